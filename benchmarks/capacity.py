@@ -22,7 +22,7 @@ import random
 from pathlib import Path
 
 import smoothcruiser as sc
-from smoothcruiser.engines.shards import cut
+from smoothcruiser.engines.shards import cut_shards
 
 # calls per second of one core, the compiled engine on a tabular problem
 # (benchmarks/engine.py)
@@ -62,7 +62,7 @@ def simulate(plan: sc.Schedule, workers: int, seed: int = 0) -> tuple[float, int
     end, handed, again = 0.0, 0.0, 0
     for shard in [
         s
-        for segment in cut(plan)
+        for segment in cut_shards(plan)
         for _ in range(plan.facts.num_actions)
         for s in segment
     ]:
@@ -118,7 +118,7 @@ def main() -> None:
     ]
     for discount, temperature, actions, epsilon in PROMISES:
         plan = schedule(discount, temperature, actions, epsilon)
-        shards = sum(len(s) for s in cut(plan)) * actions
+        shards = sum(len(s) for s in cut_shards(plan)) * actions
         times = {n: plan.num_calls / SPEED / n for n in (2, 32, 1000)}
         seconds, again = simulate(plan, 1000)
         name = f"{discount:g}, {temperature:g}, {actions}, {epsilon}"

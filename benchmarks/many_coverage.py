@@ -38,7 +38,7 @@ from smoothcruiser.methods.relaxing import PreparedRelaxation, with_operator
 from smoothcruiser.operators import TemperedOperator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
-from smoothcruiser.schedule.relaxation import relaxed, value_band
+from smoothcruiser.schedule.relaxation import relax_through, value_band
 
 DELTA = 0.2
 FALSE_ALARM = 1e-3
@@ -152,7 +152,7 @@ def relaxed_runs(
     bands = [value_band(problem.facts.under(family(1.0)), player) for player in (1, 2)]
     half = max(0.5 * (high - low) for low, high in bands)
     operator = family(share * epsilon / half)
-    plan = relaxed(
+    plan = relax_through(
         problem.facts, operator, epsilon=epsilon, delta=DELTA, target="q_values"
     )
     truth = sc.solve(problem)

@@ -55,7 +55,7 @@ from smoothcruiser.engines.answer import pieces
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.registry import make_engine
 from smoothcruiser.engines.run import RootSums
-from smoothcruiser.engines.shards import cut
+from smoothcruiser.engines.shards import cut_shards
 from smoothcruiser.engines.stopping import stopping_rule
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
@@ -241,9 +241,9 @@ def _run(
     rule = stopping_rule(schedule, mover=case.mover)
     job = Job(problem, schedule, state, rule.center, rule.score)
     engine = make_engine("compiled", job)
-    segments = cut(schedule)
+    segments = cut_shards(schedule)
     if case.part == "randomized":  # the interval of a run that is stopped by hand
-        parts = cut(schedule, shards=PARTS)
+        parts = cut_shards(schedule, shards=PARTS)
         segments = tuple((shard,) for segment in parts for shard in segment)
     q = schedule.root.target == "q_values"
     asked = problem.legal_actions(state) if q else [0]

@@ -46,7 +46,7 @@ import smoothcruiser as sc
 from smoothcruiser.engines.answer import pieces
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.registry import make_engine
-from smoothcruiser.engines.shards import cut
+from smoothcruiser.engines.shards import cut_shards
 from smoothcruiser.engines.stopping import stopping_rule
 from smoothcruiser.exact.policy_value import policy_value
 from smoothcruiser.reproduce.full import root_samples
@@ -114,7 +114,7 @@ def scheduled(problem: sc.Problem, schedule: Schedule) -> Callable[[int], Answer
     rule = stopping_rule(schedule, mover=problem.mover(state))
     job = Job(problem, schedule, state, rule.center, rule.score)
     engine = make_engine("compiled", job)
-    segments = cut(schedule)
+    segments = cut_shards(schedule)
     actions = (
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
     )

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from smoothcruiser.cli.app import app
-from smoothcruiser.problem.adapter import listed
+from smoothcruiser.problem.adapter import list_adapters
 from smoothcruiser.problem.zoo import ZOO
 from smoothcruiser.records.data import kinds, schema
 from smoothcruiser.store.file import APPLICATION, TABLES, VERSION
@@ -62,7 +62,7 @@ def problems() -> str:
         given = f"`{given}`" if given else ""
         lines.append(f"| `{name}` | {given} | {_cell(entry.summary)} |")
     lines += ["", "| worlds of others | for example | install |", "|---|---|---|"]
-    for name, each in listed().items():
+    for name, each in list_adapters().items():
         needs = f"`{each.needs}`" if each.needs else "nothing"
         summary = _cell(each.summary)
         lines.append(f"| `{name}:` {summary} | `{each.example}` | {needs} |")

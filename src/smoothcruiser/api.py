@@ -21,18 +21,18 @@ from smoothcruiser.methods.base import (
     Method,
     Prepared,
     last_report,
-    planned,
-    prepared,
+    prepare_answer,
     refuse_unused,
+    run_request,
 )
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.live import live_problem
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.sampled import refuse_sampled
-from smoothcruiser.progress import Callback, finish, shown
+from smoothcruiser.progress import Callback, finish, show_bar
 from smoothcruiser.query import (
     KEYWORDS,
-    Asked,
+    PlanKeywords,
     Query,
     check_problem,
     named_keywords,
@@ -75,7 +75,7 @@ def plan(
     options: dict[str, Any] | None = None,
     delta_prime: float | None = None,
     certify: bool = False,
-    **keywords: Unpack[Asked],
+    **keywords: Unpack[PlanKeywords],
 ) -> Estimate:
     """The value of ``state`` and of its actions, as exact and as sure as requested.
 
@@ -127,7 +127,7 @@ def plan(
     query = Query.of(problem, state, **keywords)
     query = query.at(query.place, query.seed)
     chosen_method = resolve(method, options, delta_prime=delta_prime, certify=certify)
-    return planned(chosen_method, query)
+    return run_request(chosen_method, query)
 
 
 @named_keywords
@@ -139,7 +139,7 @@ def plan_many(
     options: dict[str, Any] | None = None,
     delta_prime: float | None = None,
     certify: bool = False,
-    **keywords: Unpack[Asked],
+    **keywords: Unpack[PlanKeywords],
 ) -> Estimates:
     """The values of many states: all promises hold together with probability 1 - delta.
 
@@ -184,7 +184,7 @@ def prepare(
     options: dict[str, Any] | None = None,
     delta_prime: float | None = None,
     certify: bool = False,
-    **keywords: Unpack[Asked],
+    **keywords: Unpack[PlanKeywords],
 ) -> Prepared:
     """A prepared answer: ``.explanation``, ``.notes`` and ``.run()``.
 
@@ -210,8 +210,8 @@ def prepare(
     problem, keywords = _problem_of("prepare", problem, keywords)
     query = Query.of(problem, state, **keywords)
     chosen_method = resolve(method, options, delta_prime=delta_prime, certify=certify)
-    with shown(query.progress):
-        return prepared(chosen_method, query)
+    with show_bar(query.progress):
+        return prepare_answer(chosen_method, query)
 
 
 @overload
@@ -222,7 +222,7 @@ def explain(
     method: Scheduled = "smoothcruiser",
     options: None = None,
     delta_prime: float | None = None,
-    **keywords: Unpack[Asked],
+    **keywords: Unpack[PlanKeywords],
 ) -> Schedule: ...
 
 
@@ -234,7 +234,7 @@ def explain(
     method: str | Method | Search = "smoothcruiser",
     options: dict[str, Any] | None = None,
     delta_prime: float | None = None,
-    **keywords: Unpack[Asked],
+    **keywords: Unpack[PlanKeywords],
 ) -> Explanation: ...
 
 
@@ -246,7 +246,7 @@ def explain(
     method: str | Method | Search = "smoothcruiser",
     options: dict[str, Any] | None = None,
     delta_prime: float | None = None,
-    **keywords: Unpack[Asked],
+    **keywords: Unpack[PlanKeywords],
 ) -> Schedule | Explanation:
     """The plan that ``plan`` would run, with its price; ``str`` shows it.
 
@@ -332,7 +332,7 @@ def solve(
 
 @named_keywords
 def evaluate(
-    problem: Problem, policy: Any, state: Any = None, **keywords: Unpack[Asked]
+    problem: Problem, policy: Any, state: Any = None, **keywords: Unpack[PlanKeywords]
 ) -> Estimate:
     """The certified value of a given policy, by fresh rollouts.
 
@@ -368,7 +368,7 @@ def evaluate(
     check_keywords("evaluate", keywords, KEYWORDS)
     query = Query.of(problem, evaluation.start_of(policy, state), **keywords)
     refuse_unused("evaluate", query, EVALUATES)
-    with shown(query.progress):
+    with show_bar(query.progress):
         estimate = evaluation.evaluate(query, policy)
         delta_remark = remark_on_delta(query.promise.delta)
         if delta_remark is not None:

@@ -44,13 +44,13 @@ class MissingExtra(SmoothcruiserError, ImportError):
 
     def __str__(self) -> str:
         text, cause = super().__str__(), self.__cause__
-        if not isinstance(cause, ImportError) or said(cause) in text:
+        if not isinstance(cause, ImportError) or describe_error(cause) in text:
             return text
         if isinstance(cause, ModuleNotFoundError) and cause.name is not None:
             top_module = cause.name.partition(".")[0]
             if top_module.lower() in text.lower().replace("-", "_"):
                 return text
-        return f"{text.rstrip('.')} ({said(cause)})."
+        return f"{text.rstrip('.')} ({describe_error(cause)})."
 
 
 class StoreError(SmoothcruiserError):
@@ -87,12 +87,12 @@ def spelling(rewrite: Callable[[str], str]) -> Iterator[None]:
         _spelling.pop()
 
 
-def spelled(sentence: str) -> str:
+def spell_arguments(sentence: str) -> str:
     """A sentence as its reader writes arguments: in Python as it is."""
     return _spelling[-1](sentence) if _spelling else sentence
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The type and the text of an error, on one line without a full stop."""
     try:
         text = str(error)
@@ -123,7 +123,7 @@ def text_of(value: object) -> str:
         return f"a {type(value).__name__} without a text"
 
 
-def described(value: object) -> str:
+def describe_value(value: object) -> str:
     """A value in a sentence about the input: numbers and texts as they are, with an
     ellipsis where they are long, of other things the type.
     """

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
-from smoothcruiser.operators.adding import added
+from smoothcruiser.operators.adding import sum_in_order
 from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.alike import same_fields
 from smoothcruiser.records.data import Data
-from smoothcruiser.records.fields import miscounted, outside, uncountable
-from smoothcruiser.records.frames import Framed, drawn
+from smoothcruiser.records.fields import calls_flaw, index_flaw, length_flaw
+from smoothcruiser.records.frames import Framed, draw_object
 from smoothcruiser.records.shapes import Count
 from smoothcruiser.shown import Shown, brief
 
@@ -40,7 +40,7 @@ class Subject(TypedDict):
     labels: tuple[str, ...] | None
 
 
-def about(problem: Problem, state: Any) -> Subject:
+def estimate_subject(problem: Problem, state: Any) -> Subject:
     """The subject of every Estimate at ``state``, names of actions included."""
     return {"problem": problem.name, "state": state, "labels": problem.labels(state)}
 
@@ -164,20 +164,20 @@ class Estimate(Shown, Data, Framed):
             ("certificate.best_actions", a, len(q_intervals)) for a in best_actions
         ]
         flaws = [
-            miscounted("policy", len(self.policy), num_actions, "action"),
-            miscounted("labels", num_labels, num_actions or num_labels, "action"),
-            miscounted(
+            length_flaw("policy", len(self.policy), num_actions, "action"),
+            length_flaw("labels", num_labels, num_actions or num_labels, "action"),
+            length_flaw(
                 "certificate.q_intervals",
                 len(q_intervals),
                 num_actions if q_intervals else 0,
                 "action",
             ),
             *(
-                outside(name, a, num_allowed, "actions")
+                index_flaw(name, a, num_allowed, "actions")
                 for name, a, num_allowed in named_actions
             ),
-            uncountable("num_calls", self.num_calls),
-            uncountable("calls_spent", self.calls_spent or 0),
+            calls_flaw("num_calls", self.num_calls),
+            calls_flaw("calls_spent", self.calls_spent or 0),
         ]
         return next((flaw for flaw in flaws if flaw is not None), None)
 
@@ -224,7 +224,7 @@ class Estimate(Shown, Data, Framed):
         Args:
             ax: where to draw; by default a figure of its own.
         """
-        return drawn("estimate", self, ax)
+        return draw_object("estimate", self, ax)
 
 
 def likeliest(estimate: Estimate, max_actions: int) -> list[int]:
@@ -333,7 +333,7 @@ class Spread:
         gradient: Sequence[float],
     ) -> Spread:
         """Illegal actions get NaN and 0; the gradient is scaled to a policy."""
-        gradient_sum = added(gradient)
+        gradient_sum = sum_in_order(gradient)
         q_values = [math.nan] * num_actions
         intervals, policy = [NOWHERE] * num_actions, [0.0] * num_actions
         for a, q, interval, share in zip(actions, values, boxes, gradient, strict=True):
@@ -365,7 +365,7 @@ def terminal_estimate(
         certificate=certificate,
         seconds=0.0,
         compile_seconds=0.0,
-        **about(problem, state),
+        **estimate_subject(problem, state),
         seed=seed,
         notes=("The state is terminal: its value is 0 by definition.",),
     )
@@ -414,7 +414,7 @@ def unsampled_estimate(
         certificate=certificate,
         seconds=0.0,
         compile_seconds=0.0,
-        **about(problem, state),
+        **estimate_subject(problem, state),
         seed=seed,
         notes=(
             f"{why.rstrip('.')}: nothing was sampled. The interval is what the rewards "

@@ -33,7 +33,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.live import refuse_parts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Progress
-from smoothcruiser.progress import read as read_progress
+from smoothcruiser.progress import progress_callback as read_progress
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Target
@@ -47,7 +47,7 @@ LEAST_DELTA = 1e-250
 DEFAULT_DELTA = 0.05  # of methods that have one: a failure in twenty answers
 
 
-class Where(TypedDict, total=False):
+class ComputeKeywords(TypedDict, total=False):
     """The keywords of the place of a computation."""
 
     executor: str | None
@@ -56,7 +56,7 @@ class Where(TypedDict, total=False):
     tls: tuple[str | Path, str | Path, str | Path] | None
 
 
-class Asked(TypedDict, total=False):
+class PlanKeywords(TypedDict, total=False):
     """The keywords of ``plan``, ``explain``, ``Agent`` and the command line."""
 
     epsilon: float | str | None
@@ -76,7 +76,7 @@ class Asked(TypedDict, total=False):
     progress: bool | Callable[[Progress], object] | None
 
 
-KEYWORDS = tuple(Asked.__annotations__)
+KEYWORDS = tuple(PlanKeywords.__annotations__)
 # The value of a keyword that is not set; a keyword at its default was not given.
 DEFAULTS: dict[str, Any] = dict.fromkeys(KEYWORDS) | {"target": "q_values", "seed": 0}
 
@@ -154,9 +154,9 @@ class Compute:
     store: Path | None = None
 
     @classmethod
-    def of(cls, verb: str, where: Where) -> Compute:
+    def of(cls, verb: str, where: ComputeKeywords) -> Compute:
         """The place that keywords of ``verb`` describe; their values are checked."""
-        check_keywords(verb, where, Where.__annotations__)
+        check_keywords(verb, where, ComputeKeywords.__annotations__)
         return cls(
             executor=where.get("executor"),
             workers=where.get("workers"),
@@ -180,7 +180,7 @@ class Query:
 
     @classmethod
     def of(
-        cls, problem: Problem, state: Any = None, **keywords: Unpack[Asked]
+        cls, problem: Problem, state: Any = None, **keywords: Unpack[PlanKeywords]
     ) -> Query:
         """The request that the keywords describe, or an error that names the fault."""
         check_problem(problem)

@@ -15,9 +15,9 @@ from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.compiled.handover import ADDRESS, INLINED
 from smoothcruiser.engines.reference import ReferenceEngine
-from smoothcruiser.engines.run import Ledger, run
+from smoothcruiser.engines.run import Ledger, run_schedule
 from smoothcruiser.engines.scores import BINNED, BINS, LOGGED, Score
-from smoothcruiser.engines.shards import Shard, cut
+from smoothcruiser.engines.shards import Shard, cut_shards
 from smoothcruiser.engines.workers import local_workers
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.operators.parts import parts_of
@@ -268,7 +268,7 @@ def outcome(engine, schedule, segments, actions, *, seed, workers):
     """Every bit of the sums and the counts of a run without early stops."""
     pool = local_workers(engine, workers)
     try:
-        result = run(
+        result = run_schedule(
             pool,
             schedule,
             Ledger(segments, actions, lambda look, tally: False),
@@ -296,7 +296,7 @@ def assert_workers_do_not_matter(problem, schedule, state, *, seed=3):
     if len(engines) > 1:
         engines = [*engines, changing_engine(job)]
     for shards in (None, 3):
-        segments = cut(schedule, shards=shards)
+        segments = cut_shards(schedule, shards=shards)
         slow = outcome(reference, schedule, segments, actions, seed=seed, workers=1)
         for compiled, workers in itertools.product(engines, (1, 2)):
             fast = outcome(

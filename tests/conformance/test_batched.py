@@ -28,9 +28,9 @@ from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.python import PythonEngine
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.registry import open_workers
-from smoothcruiser.engines.run import Ledger, run
+from smoothcruiser.engines.run import Ledger, run_schedule
 from smoothcruiser.engines.scores import WHOLE
-from smoothcruiser.engines.shards import Shard, cut
+from smoothcruiser.engines.shards import Shard, cut_shards
 from smoothcruiser.operators.sampling import running_sums, sampled_columns
 from smoothcruiser.query import Compute
 
@@ -142,11 +142,13 @@ def test_processes_return_the_bits_of_reference():
         ):
             try:
                 outcomes.append(
-                    run(
+                    run_schedule(
                         workers,
                         schedule,
                         Ledger(
-                            cut(schedule, shards=3), [0, 1], lambda look, tally: False
+                            cut_shards(schedule, shards=3),
+                            [0, 1],
+                            lambda look, tally: False,
                         ),
                         seed=4,
                     )

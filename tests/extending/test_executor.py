@@ -12,7 +12,7 @@ import pytest
 from recipes import written
 
 import smoothcruiser as sc
-from smoothcruiser.engines.registry import EXECUTORS, named, register
+from smoothcruiser.engines.registry import EXECUTORS, find_executor, register
 
 PROMISE: dict[str, Any] = {
     "method": "smoothcruiser",
@@ -93,7 +93,7 @@ def test_it_refuses_in_one_sentence(backwards: ModuleType) -> None:
 
 def test_its_name_is_taken_from_then_on(backwards: ModuleType) -> None:
     """``register`` takes the same row again, and no other one of its name."""
-    row = named("backwards")
+    row = find_executor("backwards")
     assert register(row) is row
     with pytest.raises(sc.InvalidInput, match="'backwards' is registered already"):
         register(replace(row, same_bits=False))

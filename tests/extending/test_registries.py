@@ -310,7 +310,7 @@ def job() -> Job:
 
 def test_an_executor_is_registered_once_and_by_its_own_name() -> None:
     mine = registry.register(row("mine"))
-    assert registry.named("mine") is mine
+    assert registry.find_executor("mine") is mine
     with pytest.raises(InvalidInput, match="'mine' is registered already"):
         registry.register(row("mine"))
     with pytest.raises(InvalidInput, match="'python' is registered already"):
@@ -321,7 +321,7 @@ def test_an_executor_is_registered_once_and_by_its_own_name() -> None:
         registry.register("mine")  # type: ignore[arg-type]
     registry.EXECUTORS["other"] = mine
     with pytest.raises(InvalidInput, match="'mine' stands in the table as 'other'"):
-        registry.named("other")
+        registry.find_executor("other")
 
 
 def test_the_answer_names_the_row_that_ran_it() -> None:

@@ -246,9 +246,9 @@ def test_sums_and_products_are_rounded_outwards_and_no_farther() -> None:
         for y in some_floats(2):
             both = ((x, x), (y, y))
             exact = Fraction(x) + Fraction(y)
-            tight(outward.added(*both), exact)
+            tight(outward.add_intervals(*both), exact)
             if y >= 0.0:
-                tight(outward.scaled(*both), Fraction(x) * Fraction(y))
+                tight(outward.scale_interval(*both), Fraction(x) * Fraction(y))
 
 
 def tight(interval: tuple[float, float], exact: Fraction) -> None:

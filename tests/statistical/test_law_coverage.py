@@ -18,7 +18,7 @@ import pytest
 from smoothcruiser.certified.bounds import counts, law
 from smoothcruiser.certified.bounds.base import WALK, BoundRules, Outcomes
 from smoothcruiser.certified.graph import ENTRY, NODE, pair_type
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 
 pytestmark = pytest.mark.compiles
 
@@ -44,7 +44,7 @@ def random_laws(rng):
 @pytest.fixture(scope="module")
 def loop():
     """Bound all pairs on both sides, each with its own least probability."""
-    refresh, side = compiled(counts.refresh), compiled(law.law_side)
+    refresh, side = compile_function(counts.refresh), compile_function(law.law_side)
 
     @numba.njit
     def run(g, pairs, least, lower, upper):

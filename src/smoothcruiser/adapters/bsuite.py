@@ -13,7 +13,7 @@ import difflib
 import io
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput, MissingExtra, said
+from smoothcruiser.errors import InvalidInput, MissingExtra, describe_error
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.adapter import register
 from smoothcruiser.problem.problem import Problem
@@ -96,7 +96,7 @@ def _load_experiment(text: str, parameters: dict[str, Any]) -> Any:
             return bsuite.load_from_id(text)
     except Exception as error:
         raise InvalidInput(
-            f"bsuite cannot load {text!r}: {said(error)}; choose another experiment."
+            f"bsuite cannot load {text!r}: {describe_error(error)}; choose another experiment."
         ) from error
 
 

@@ -30,23 +30,23 @@ from smoothcruiser.estimate import (
     Estimate,
     Interval,
     Spread,
-    about,
     best_action,
     bring_inside,
     error_if_near,
+    estimate_subject,
     not_excluded,
     note_agreement,
 )
 from smoothcruiser.operators import Operator
-from smoothcruiser.operators.adding import added
+from smoothcruiser.operators.adding import sum_in_order
 from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import is_undiscounted
 from smoothcruiser.query import Compute
-from smoothcruiser.schedule.numbers import counts
+from smoothcruiser.schedule.numbers import count_noun
 
 if TYPE_CHECKING:
-    from smoothcruiser.certified.limits import Ends
+    from smoothcruiser.certified.limits import QueryLimits
     from smoothcruiser.certified.search import Certified
 
 CORNERS = 10  # actions: 1,024 corners take a few milliseconds
@@ -80,7 +80,7 @@ def answer(
     root: int,
     state: Any,
     *,
-    limits: Ends,
+    limits: QueryLimits,
     half_width: float,
     reason: str,
     num_calls: int,
@@ -99,14 +99,16 @@ def answer(
     if reason == "epsilon":
         guess = guess._replace(within=promised_within(limits, memory.interval(root)))
     seen_text = (
-        f"{counts(memory.num_nodes - 1, 'state')}, {counts(num_sampled, 'pair')} and "
-        f"{counts(memory.num_entries, 'outcome')}"
+        f"{count_noun(memory.num_nodes - 1, 'state')}, {count_noun(num_sampled, 'pair')} and "
+        f"{count_noun(memory.num_entries, 'outcome')}"
     )
-    calls_text = counts(search.num_calls - search.num_rows, "call")
+    calls_text = count_noun(search.num_calls - search.num_rows, "call")
     if search.known:
         has_calls = search.num_calls > search.num_rows
         rest_text = f" and {calls_text} where there is none" if has_calls else ""
-        calls_text = f"{counts(search.num_rows, 'row')} of outcomes= read{rest_text}"
+        calls_text = (
+            f"{count_noun(search.num_rows, 'row')} of outcomes= read{rest_text}"
+        )
     unused_workers = search.known and search.exact and search._compute != Compute()
     notes = (
         *search.notes,
@@ -148,7 +150,7 @@ def guess_at(search: Certified, root: int, *, with_error: bool = False) -> Guess
 
 
 def promised_within(
-    limits: Ends, interval: Interval
+    limits: QueryLimits, interval: Interval
 ) -> tuple[float | None, float | None]:
     """How far the values of a query that is answered may be from either end."""
     promised_width = limits.promised_width(interval)
@@ -200,7 +202,7 @@ def describe(
         method="certified",
         certificate=certificate,
         standard_error=error_if_near(guess.standard_error, guess.value, value),
-        **about(problem, state),
+        **estimate_subject(problem, state),
         **fields,
     )
 
@@ -277,7 +279,7 @@ def policy_loss(
     policy = operator.gradient(q_values, player=player, weights=weights)
     largest_loss = 0.0
     for corner in product(*boxes):
-        linear_part = added(
+        linear_part = sum_in_order(
             action_share * (box_end - q_value)
             for action_share, box_end, q_value in zip(
                 policy, corner, q_values, strict=True
@@ -374,9 +376,9 @@ def _no_chance(search: Certified, num_sampled: int) -> tuple[str, ...]:
     if search.exact or not is_single or search.num_calls < 2 * max(num_sampled, 1):
         return ()
     return (
-        f"{ADVICE}no chance was seen in {counts(num_sampled, 'pair')}. "
+        f"{ADVICE}no chance was seen in {count_noun(num_sampled, 'pair')}. "
         "If there is none, "
-        f"deterministic=True learns as much from {counts(num_sampled, 'call')}, not "
+        f"deterministic=True learns as much from {count_noun(num_sampled, 'call')}, not "
         f"{search.num_calls:,}.",
     )
 
@@ -405,24 +407,24 @@ def _endless(search: Certified, reason: str, num_sampled: int) -> tuple[str, ...
     num_complete = int((pairs["law_complete"] == 1).sum())
     return (
         f"All outcomes are known to be seen in {num_complete:,} of "
-        f"{counts(num_sampled, 'pair')} "
+        f"{count_noun(num_sampled, 'pair')} "
         f"so far; the {side_word} bound comes down behind them.",
     )
 
 
 def _notes(
-    limits: Ends, half_width: float, reason: str, num_calls: int
+    limits: QueryLimits, half_width: float, reason: str, num_calls: int
 ) -> tuple[str, ...]:
     if reason == "epsilon":
         return ()
     if reason == "hand":
         return (
-            f"Stopped by hand after {counts(num_calls, 'call')}, "
+            f"Stopped by hand after {count_noun(num_calls, 'call')}, "
             f"at half-width {half_width:.4g}; "
             "the intervals hold as they are.",
         )
     stop_text = {
-        "budget": f"the budget of {counts(num_calls, 'call')} was spent",
+        "budget": f"the budget of {count_noun(num_calls, 'call')} was spent",
         "seconds": "the time was up",
         "callback": "the callback said stop",
         "rounding": (

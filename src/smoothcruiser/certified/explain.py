@@ -19,7 +19,7 @@ from smoothcruiser.certified.price import price_bound
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.records.data import Data
-from smoothcruiser.records.numbers import counted
+from smoothcruiser.records.numbers import count_data
 from smoothcruiser.records.shapes import Count
 from smoothcruiser.shown import Shown, brief
 
@@ -98,7 +98,7 @@ class CertifiedForecast(Shown, Data):
     def more_data(self) -> dict[str, Any]:
         """Bounds on the price, by the number of pairs that are met."""
         bounds = [
-            {"pairs": num_pairs, **counted("most_calls", num_calls)}
+            {"pairs": num_pairs, **count_data("most_calls", num_calls)}
             for num_pairs, num_calls in self.bounds
         ]
         return {"num_calls": None, "bounds": bounds}

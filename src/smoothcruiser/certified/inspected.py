@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from smoothcruiser.certified.limits import Ends
+from smoothcruiser.certified.limits import QueryLimits
 from smoothcruiser.certified.sampling import Sampler
-from smoothcruiser.engines.inspection import LOOK_SECONDS, Looks, seen
-from smoothcruiser.engines.watchdog import ended_at
+from smoothcruiser.engines.inspection import LOOK_SECONDS, Looks, describe_inspections
+from smoothcruiser.engines.watchdog import end_calls_at
 from smoothcruiser.errors import Interrupted
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
@@ -17,7 +17,7 @@ BEFORE_SHARE, AFTER_SHARE = 0.1, 0.05
 LEAST_SECONDS = 0.1  # for either, so that the clock cuts short slow simulators alone
 
 
-class Inspected:
+class StepInspections:
     """The inspections of one memory; both return the calls to count."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Inspected:
         self._each = 0.0  # seconds per call, before the first sample
 
     def inspect_first(
-        self, sampler: Sampler, state: Any, calls_left: int, limits: Ends
+        self, sampler: Sampler, state: Any, calls_left: int, limits: QueryLimits
     ) -> int:
         """Inspect the step; the calls include those of the inspection afterwards.
 
@@ -59,7 +59,7 @@ class Inspected:
         self._fewer = min(len(self.looked), budget // INSPECTED_SHARE)
         return budget - self._fewer
 
-    def reserved_seconds(self, limits: Ends) -> float:
+    def reserved_seconds(self, limits: QueryLimits) -> float:
         """The seconds that the inspection after a query may take."""
         if not self.looked:
             return 0.0
@@ -68,7 +68,7 @@ class Inspected:
         )
         return min(LOOK_SECONDS, seconds_share, len(self.looked) * self._each)
 
-    def inspect_again(self, sampler: Sampler, state: Any, limits: Ends) -> int:
+    def inspect_again(self, sampler: Sampler, state: Any, limits: QueryLimits) -> int:
         """Repeat the inspection after a query, as far as there is time."""
         pairs = (self.looked or ())[: self._fewer]
         if self.looked is None or not pairs:
@@ -79,7 +79,7 @@ class Inspected:
         )
         if sampler.ready and self._each <= seconds_left:
             try:
-                with ended_at(limits.latest, limits.hold), limits.hold.opened():
+                with end_calls_at(limits.latest, limits.hold), limits.hold.opened():
                     seconds = min(LOOK_SECONDS, seconds_left)
                     num_calls, _ = sampler.look(state, pairs, 0, seconds)
             except (KeyboardInterrupt, Interrupted) as stop:
@@ -93,4 +93,4 @@ class Inspected:
         if self.looked is None:
             return ""
         doubts = sampler.guard.doubts
-        return seen(len(self.looked), self.asked, sampler.looks, doubts)
+        return describe_inspections(len(self.looked), self.asked, sampler.looks, doubts)

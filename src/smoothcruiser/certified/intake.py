@@ -97,7 +97,7 @@ def _never() -> None:
     """No reason to stop."""
 
 
-class Intake:
+class BatchEntry:
     """Enters batches in one memory."""
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified import jumps_kernel
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.problem.tabular import Ints
 
 
@@ -20,8 +20,8 @@ from smoothcruiser.problem.tabular import Ints
 def _tools() -> tuple[Any, Any]:
     """The compiled loop, and its matrices."""
     matrices = np.zeros((jumps_kernel.STEPS, jumps_kernel.BITS, 4), np.uint64)
-    compiled(jumps_kernel.fill)(matrices)
-    return compiled(jumps_kernel.advance, nogil=True), matrices
+    compile_function(jumps_kernel.fill)(matrices)
+    return compile_function(jumps_kernel.advance, nogil=True), matrices
 
 
 def advance_streams(words: Any, counts: Ints) -> None:

@@ -24,7 +24,7 @@ POOL_SECONDS = 1.0  # of a slice that workers share
 MOST_GROWTH = 16  # of a slice against the one before
 
 
-class Keeper:
+class Autosave:
     """Writes snapshots of one search, neither too often nor too rarely."""
 
     def __init__(self, write: Callable[[bytes, int], None]) -> None:
@@ -51,7 +51,7 @@ class Keeper:
         self._next = now + max(LEAST_SECONDS, RARELY * (now - start_time))
 
 
-class Pace:
+class SlicePace:
     """How many samples take how long."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from smoothcruiser.certified.price import EqualSamples
 from smoothcruiser.certified.rounding import model_floor
 from smoothcruiser.certified.shares import delta_in_order
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
@@ -33,7 +33,7 @@ Target = Literal["q_values", "value"]
 
 
 @dataclass(frozen=True)
-class Ends:
+class QueryLimits:
     """When a query ends."""
 
     epsilon: float | None
@@ -48,7 +48,9 @@ class Ends:
     # the share of |V| that half-widths may have, in place of epsilon
     relative: float | None = None
     floor: float = 0.0  # the half-width that double precision can reach
-    hold: Hold = field(default_factory=Hold)  # says whether Ctrl-C was pressed
+    hold: StopRequest = field(
+        default_factory=StopRequest
+    )  # says whether Ctrl-C was pressed
     phases: Phases = field(default_factory=lambda: Phases(None))
     watch: Stopwatch = field(default_factory=Stopwatch)
 
@@ -57,11 +59,11 @@ class Ends:
         """When the time is up, by ``time.perf_counter()``: compiling puts it off."""
         return self.due + self.watch.stood_still() if self.due < math.inf else math.inf
 
-    def stopped_by(self, hold: Hold) -> Ends:
+    def stopped_by(self, hold: StopRequest) -> QueryLimits:
         """The same limits in a held run, which reports its phases."""
         return replace(self, hold=hold, phases=Phases(self.callback, hold))
 
-    def reserve_calls(self, reserve: Callable[[int], int]) -> Ends:
+    def reserve_calls(self, reserve: Callable[[int], int]) -> QueryLimits:
         """The same limits with the calls that ``reserve`` leaves of the budget."""
         return replace(self, budget=reserve(self.budget))
 
@@ -80,17 +82,21 @@ class Ends:
             "seconds" if time.perf_counter() + seconds_needed > self.deadline else None
         )
 
-    def postpone(self, seconds: float) -> Ends:
+    def postpone(self, seconds: float) -> QueryLimits:
         """The same limits after ``seconds`` of compiling, which count against none."""
         return replace(self, due=self.due + seconds, watch=Stopwatch())
 
-    def closing_limits(self) -> Ends:
+    def closing_limits(self) -> QueryLimits:
         """The limits of the work after a stop, which only the answer needs."""
         hand_deadline = time.perf_counter() + HAND_SECONDS
         closing_time = (
             min(self.deadline, hand_deadline) if self.hold.came else self.deadline
         )
-        fresh_controls = {"hold": Hold(), "phases": Phases(None), "watch": Stopwatch()}
+        fresh_controls = {
+            "hold": StopRequest(),
+            "phases": Phases(None),
+            "watch": Stopwatch(),
+        }
         return replace(self, due=closing_time, **fresh_controls)  # type: ignore[arg-type]
 
     def goal_at(self, interval: tuple[float, float]) -> float | None:
@@ -126,7 +132,7 @@ def make_limits(
     target: str,
     now: float,
     relative: float | None = None,
-) -> Ends:
+) -> QueryLimits:
     """The limits of a query that begins at ``now``, where outcomes are exact."""
     if epsilon is not None and relative is not None:
         raise InvalidInput("Give epsilon or relative, one of the two.")
@@ -150,7 +156,7 @@ def make_limits(
         )
     if target not in ("q_values", "value"):
         raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
-    return Ends(
+    return QueryLimits(
         epsilon=epsilon,
         goal=epsilon,
         equal=None,
@@ -163,7 +169,7 @@ def make_limits(
     )
 
 
-def limits_for_rows(limits: Ends, facts: Facts) -> Ends:
+def limits_for_rows(limits: QueryLimits, facts: Facts) -> QueryLimits:
     """Return the limits where rows of a known model are read.
 
     The goal is never below the half-width that rounding allows.
@@ -179,8 +185,8 @@ def is_priced(problem: Problem) -> bool:
 
 
 def limits_for_samples(
-    limits: Ends, bound: Bound, problem: Problem, delta: float
-) -> Ends:
+    limits: QueryLimits, bound: Bound, problem: Problem, delta: float
+) -> QueryLimits:
     """Return the limits where outcomes are estimated from samples.
 
     The goal is never below the half-width that rounding allows. The price has a bound

@@ -28,7 +28,7 @@ from smoothcruiser.certified import (
 )
 from smoothcruiser.certified.bounds.base import KEEP, Bound
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.build import compiled, source_fingerprint
+from smoothcruiser.jit.build import compile_function, source_fingerprint
 from smoothcruiser.jit.oracle import first_line
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.parts import parts_of
@@ -64,19 +64,19 @@ def make_loops(operator: Operator, bound: Bound) -> Loops:
     """
     operator_parts = parts_of(operator)
     try:
-        base_loops, bound_side = _builtin(bound), compiled(bound.side)
+        base_loops, bound_side = _builtin(bound), compile_function(bound.side)
     except Exception as error:  # ``side`` is no function that can be rebuilt
         raise not_compiled(bound, error) from error
     if operator_parts is None:
         return base_loops
     if operator_parts.compiled:
         return base_loops._replace(
-            sweep=compiled(
+            sweep=compile_function(
                 changes_kernel.sweep,
                 builtin_value=operator_parts.value,
                 BOUND=bound_side,
             ),
-            spread=compiled(
+            spread=compile_function(
                 steering_kernel.spread, builtin_gradient=operator_parts.gradient
             ),
         )
@@ -96,14 +96,14 @@ def make_layer_loops(operator: Operator, bound: Bound) -> LayerLoops:
     operator_parts, base_loops = parts_of(operator), _builtin_layers(bound)
     if operator_parts is None:
         return base_loops
-    bound_side = compiled(bound.side) if operator_parts.compiled else bound.side
+    bound_side = compile_function(bound.side) if operator_parts.compiled else bound.side
     new_globals = {
         "builtin_value": operator_parts.value,
         "builtin_gradient": operator_parts.gradient,
         "BOUND": bound_side,
     }
     build_loop: Any = (
-        (lambda function: compiled(function, **new_globals))
+        (lambda function: compile_function(function, **new_globals))
         if operator_parts.compiled
         else (lambda function: rebound(function, new_globals))
     )
@@ -144,7 +144,7 @@ def make_counted_loops(operator: Operator) -> CountedLoops:
         plain_loops = [rebound(function, new_globals) for function in COUNTED]
         return CountedLoops(*plain_loops)._replace(price=PYTHON_PRICE)
     compiled_loops = [
-        compiled(function, nogil=True, **new_globals) for function in COUNTED
+        compile_function(function, nogil=True, **new_globals) for function in COUNTED
     ]
     return CountedLoops(*compiled_loops)
 
@@ -188,7 +188,7 @@ def make_pooled_loops() -> PooledLoops:
     loop_names = PooledLoops._fields
     return PooledLoops(
         *(
-            compiled(getattr(pooled_kernel, loop_name), nogil=True)
+            compile_function(getattr(pooled_kernel, loop_name), nogil=True)
             for loop_name in loop_names
         )
     )
@@ -200,16 +200,18 @@ def make_closing_loops(bound: Bound) -> ClosingLoops:
     compile_options = {
         "nogil": True,
         "salt": _mark(bound),
-        "BOUND": compiled(bound.side),
+        "BOUND": compile_function(bound.side),
     }
     return ClosingLoops(
-        push=compiled(inductive_kernel.push, **compile_options),
-        straighten=compiled(
-            solving_kernel.straighten, TILT=compiled(bound.tilt), **compile_options
+        push=compile_function(inductive_kernel.push, **compile_options),
+        straighten=compile_function(
+            solving_kernel.straighten,
+            TILT=compile_function(bound.tilt),
+            **compile_options,
         ),
-        follow=compiled(solving_kernel.follow, nogil=True),
-        climb=compiled(inductive_kernel.climb, **compile_options),
-        is_inductive=compiled(inductive_kernel.is_inductive, **compile_options),
+        follow=compile_function(solving_kernel.follow, nogil=True),
+        climb=compile_function(inductive_kernel.climb, **compile_options),
+        is_inductive=compile_function(inductive_kernel.is_inductive, **compile_options),
     )
 
 
@@ -227,31 +229,31 @@ def _builtin_layers(bound: Bound) -> LayerLoops:
     compile_options = {
         "nogil": True,
         "salt": _mark(bound),
-        "BOUND": compiled(bound.side),
+        "BOUND": compile_function(bound.side),
     }
     return LayerLoops(
-        list_layers=compiled(layers_kernel.list_layers, nogil=True),
-        sweep=compiled(layers_kernel.sweep_layers, **compile_options),
-        flow=compiled(layers_kernel.flow_layers, **compile_options),
-        show=compiled(layers_kernel.show_stage, **compile_options),
+        list_layers=compile_function(layers_kernel.list_layers, nogil=True),
+        sweep=compile_function(layers_kernel.sweep_layers, **compile_options),
+        flow=compile_function(layers_kernel.flow_layers, **compile_options),
+        show=compile_function(layers_kernel.show_stage, **compile_options),
     )
 
 
 @cache
 def _builtin(bound: Bound) -> Loops:
     return Loops(
-        record=compiled(memory_kernel.record, nogil=True),
-        rehash=compiled(memory_kernel.rehash),
-        repack=compiled(memory_kernel.repack),
-        sweep=compiled(
+        record=compile_function(memory_kernel.record, nogil=True),
+        rehash=compile_function(memory_kernel.rehash),
+        repack=compile_function(memory_kernel.repack),
+        sweep=compile_function(
             changes_kernel.sweep,
             nogil=True,
             salt=_mark(bound),
-            BOUND=compiled(bound.side),
+            BOUND=compile_function(bound.side),
         ),
-        spread=compiled(steering_kernel.spread, nogil=True),
-        reach=compiled(steering_kernel.reach, nogil=True),
-        allocate=compiled(steering_kernel.allocate, nogil=True),
+        spread=compile_function(steering_kernel.spread, nogil=True),
+        reach=compile_function(steering_kernel.reach, nogil=True),
+        allocate=compile_function(steering_kernel.allocate, nogil=True),
     )
 
 

@@ -40,9 +40,9 @@ from smoothcruiser.certified.numbers import (
     larger,
 )
 from smoothcruiser.certified.ranges import box
-from smoothcruiser.certified.room import PYTHON_BYTES, Full, Room, size_of
+from smoothcruiser.certified.room import PYTHON_BYTES, MemoryFull, MemoryLimit, size_of
 from smoothcruiser.errors import OracleError
-from smoothcruiser.problem.answers import flickering
+from smoothcruiser.problem.answers import answers_changed
 from smoothcruiser.problem.bounds import Interval, bounds_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable, identical, is_fixed
@@ -55,7 +55,7 @@ NUMBER_BYTES = 2 * (8 + 11)
 ASKED_BOUNDS = 16  # the first states, for bounds on V: a critic may be slow
 
 
-class Seen(NamedTuple):
+class KeyedState(NamedTuple):
     """A node of a state that is no plain value, with data to compare later states."""
 
     node: int
@@ -67,12 +67,15 @@ class Memory:
     """States, pairs and outcomes seen so far; it owns the arrays."""
 
     def __init__(
-        self, problem: Problem, bound: Bound = BOUNDS[DEFAULT], room: Room = Room()
+        self,
+        problem: Problem,
+        bound: Bound = BOUNDS[DEFAULT],
+        room: MemoryLimit = MemoryLimit(),
     ) -> None:
         self.problem, self.room = problem, room
         self.states: Any = [None]  # the state of each node; node 0 is the end
         self.nodes: Any = {}  # of plain values: their keys suffice
-        self.others: dict[Any, Seen] = {}  # of all others, by their keys
+        self.others: dict[Any, KeyedState] = {}  # of all others, by their keys
         self.terminal_values: dict[
             Any, Any
         ] = {}  # plain values that are terminal, by their keys
@@ -184,7 +187,7 @@ class Memory:
             return
         max_states = self.room.max_states
         if max_states is not None and self.num_kept + more_states > max_states:
-            raise Full("max_states")
+            raise MemoryFull("max_states")
         grown_bytes, pairs_needed = (
             0,
             self.num_pairs + more_states * self.problem.num_actions,
@@ -200,12 +203,12 @@ class Memory:
         grown_bytes += self.stream_bytes * more_states * self.problem.num_actions
         self._check_indices(pairs_needed)
         if self._used_bytes(more_states) + grown_bytes > self.room.max_bytes:
-            raise Full(self.room.why)
+            raise MemoryFull(self.room.why)
 
     def _check_indices(self, size_needed: int) -> None:
         """Raise ``Full`` where an array would have places that no index has."""
         if size_needed > MOST:
-            raise Full("indices")
+            raise MemoryFull("indices")
 
     def admit(self, raws: Ints) -> None:
         """Raise ``Full`` where the next states of samples would not fit.
@@ -279,7 +282,7 @@ class Memory:
         if key not in self.others:
             self._check_states(0 if admitted else 1)
             (node,) = self._add_nodes([state])
-            self.others[key] = Seen(node, state, self._profile(node))
+            self.others[key] = KeyedState(node, state, self._profile(node))
             return node
         seen_state = self.others[key]
         problem.check_alike(state, seen_state.state, seen_state.profile)
@@ -295,13 +298,13 @@ class Memory:
         if problem.tables is None:
             for node in range(1, self.num_nodes, 1 + self.num_nodes // ASKED_AGAIN):
                 if problem.profile(self.states[node]) != self._profile(node):
-                    raise flickering(self.states[node])
+                    raise answers_changed(self.states[node])
         for state, value_range, claimed_interval in self._claims:
             if time.perf_counter() > deadline:
                 break
             for _ in range(2):  # answers that take turns differ from one of two
                 if bounds_at(problem, state, value_range) != claimed_interval:
-                    raise flickering(state)
+                    raise answers_changed(state)
         for key, seen_state in self.others.items():
             if seen_state.node == END:
                 continue
@@ -442,7 +445,7 @@ class Memory:
         if entries_needed > len(entry_pool):
             grown_bytes = larger(len(entry_pool), entries_needed) * entry_pool.itemsize
             if self._used_bytes(0) + grown_bytes > self.room.max_bytes:
-                raise Full(self.room.why)
+                raise MemoryFull(self.room.why)
             self._fit = 0
             self._grow("entries", entries_needed)
         g, entry_ends = self.graph, entries_used + np.cumsum(lengths)
@@ -488,7 +491,7 @@ class Memory:
         grown_bytes += pool_size * g.entries.itemsize if entries_full else 0
         self._check_indices(pool_size)
         if self._used_bytes(0) + grown_bytes > self.room.max_bytes:
-            raise Full(self.room.why)
+            raise MemoryFull(self.room.why)
         self._fit = 0
         if entries_full:
             self.repack(pool_size, loops)

@@ -17,11 +17,11 @@ from smoothcruiser.engines.compiled.handover import (
     ADDRESS,
     INLINED,
     Handover,
-    calling,
-    checked,
+    build_if_current,
     tier_choice,
+    with_compiled_step,
 )
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.problem.problem import Problem
 
 _steps: dict[Any, Any] = {}  # steps by address; False where that cannot be
@@ -58,7 +58,7 @@ def number_loop(problem: Problem) -> NumberLoop:
     from smoothcruiser.certified import draws_kernel
 
     if problem.tables is not None:
-        kernel = compiled(draws_kernel.draw_jobs, nogil=True)
+        kernel = compile_function(draws_kernel.draw_jobs, nogil=True)
         return NumberLoop(kernel, problem, problem.tables.sampling)
     tier = tier_choice()
     user_step = None if tier == INLINED else _step_by_address(problem)
@@ -66,24 +66,28 @@ def number_loop(problem: Problem) -> NumberLoop:
         return NumberLoop(_inlined_loop(problem), problem)
     from smoothcruiser.jit import by_address
 
-    kernel = compiled(draws_kernel.draw_jobs, nogil=True, **by_address.number_parts())
+    kernel = compile_function(
+        draws_kernel.draw_jobs, nogil=True, **by_address.number_parts()
+    )
     handover = (
         None
         if tier == ADDRESS
-        else Handover(checked(lambda: _compile_inlined(problem), user_step))
+        else Handover(build_if_current(lambda: _compile_inlined(problem), user_step))
     )
     # a step from the disk is not compiled for Python either
-    python_problem = calling(user_step, problem) if user_step.kept else problem
+    python_problem = (
+        with_compiled_step(user_step, problem) if user_step.kept else problem
+    )
     return NumberLoop(kernel, python_problem, spoken=user_step, later=handover)
 
 
 def _step_by_address(problem: Problem) -> Any:
     """The step as it is called by address, or None."""
-    from smoothcruiser.engines.compiled.speaking import speak_step
+    from smoothcruiser.engines.compiled.speaking import compile_user_step
 
     known_step = _steps.get(problem.oracle)
     if problem.oracle not in _steps or (known_step and not known_step.is_current()):
-        _steps[problem.oracle] = speak_step(problem, 0)
+        _steps[problem.oracle] = compile_user_step(problem, 0)
     return _steps[problem.oracle]
 
 
@@ -96,8 +100,8 @@ def _inlined_loop(problem: Problem) -> Any:
 
     returned_types = returned_type(problem.oracle, types.int64)
     adapter = draws.step_three if len(returned_types) == 3 else draws.step_two
-    step = compiled(adapter, USER_STEP=problem.oracle)
-    return compiled(draws.draw_jobs, nogil=True, STEP=step)
+    step = compile_function(adapter, USER_STEP=problem.oracle)
+    return compile_function(draws.draw_jobs, nogil=True, STEP=step)
 
 
 def _compile_inlined(problem: Problem) -> Any:

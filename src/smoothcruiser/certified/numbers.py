@@ -18,7 +18,7 @@ from smoothcruiser.certified import numbers_kernel
 from smoothcruiser.certified.graph import END, END_RAW
 from smoothcruiser.certified.numbers_kernel import OTHER, UNKNOWN, Book
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.problem.tabular import Ints
 
 FIRST_ROOM = 64
@@ -37,7 +37,10 @@ def make_book_loops() -> BookLoops:
     """Return the loops, compiled."""
     loop_names = BookLoops._fields
     return BookLoops(
-        *(compiled(getattr(numbers_kernel, loop_name)) for loop_name in loop_names)
+        *(
+            compile_function(getattr(numbers_kernel, loop_name))
+            for loop_name in loop_names
+        )
     )
 
 

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.memory import Memory
-from smoothcruiser.certified.room import Full
+from smoothcruiser.certified.room import MemoryFull
 from smoothcruiser.certified.sampling import Sampler
 from smoothcruiser.engines.base import Executor
 from smoothcruiser.engines.inspection import Looks, look, sendable
 from smoothcruiser.engines.pools.base import Build, check_workers
 from smoothcruiser.errors import Interrupted, OracleError
 from smoothcruiser.jit.streams import from_words
-from smoothcruiser.problem.answers import raised
+from smoothcruiser.problem.answers import oracle_raised
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.query import Compute
@@ -43,7 +43,7 @@ class PairJob(NamedTuple):
     words: tuple[int, ...]
 
 
-class Drawn(NamedTuple):
+class JobResult(NamedTuple):
     """The result of a job, or its error.
 
     It has the rewards, the next states, which samples ended, and the stream's
@@ -58,15 +58,15 @@ class Drawn(NamedTuple):
     told: bool = False  # whether the error is a whole sentence already
 
 
-def draw_jobs(problem: Problem, jobs: list[PairJob]) -> list[Drawn]:
+def draw_jobs(problem: Problem, jobs: list[PairJob]) -> list[JobResult]:
     """Return the samples of some jobs, one after the other; an error ends the list."""
-    results: list[Drawn] = []
+    results: list[JobResult] = []
     guard = Guard()
     for job in jobs:
         rng = from_words(job.words)
-        result = Drawn([], [], [], ())
+        result = JobResult([], [], [], ())
         try:
-            state_before = guard.copied(job.state) if guard.due(job.draws) else None
+            state_before = guard.copy_state(job.state) if guard.due(job.draws) else None
             for _ in range(job.draws):
                 reward, next_state, *end_flag = problem.oracle(
                     job.state, job.action, rng
@@ -85,7 +85,7 @@ def draw_jobs(problem: Problem, jobs: list[PairJob]) -> list[Drawn]:
     return results
 
 
-def draw_part(problem: Problem, item: tuple[int, list[PairJob]]) -> list[Drawn]:
+def draw_part(problem: Problem, item: tuple[int, list[PairJob]]) -> list[JobResult]:
     """Return the samples of the numbered part of a round."""
     return draw_jobs(problem, item[1])
 
@@ -183,7 +183,7 @@ class ParallelSampler(Sampler):
         for pair, job_result in zip(pairs.tolist(), job_results, strict=False):
             try:
                 self._enter(pair, job_result, batch)
-            except Full as error:
+            except MemoryFull as error:
                 error.calls = int(counts.sum()) + drawn_before - batch.drawn
                 raise
             self.words[pair] = job_result.words
@@ -192,15 +192,15 @@ class ParallelSampler(Sampler):
 
     def _gather_results(
         self, jobs: list[PairJob]
-    ) -> tuple[list[Drawn], BaseException | None]:
+    ) -> tuple[list[JobResult], BaseException | None]:
         """Return the results of the jobs, in order, and the error that ended them.
 
         After a stop they are those before the first job that was not finished.
         """
         job_parts = _parts(jobs, PARTS_PER_WORKER * self.workers)
-        part_results: list[list[Drawn] | None] = [None for _ in job_parts]
+        part_results: list[list[JobResult] | None] = [None for _ in job_parts]
 
-        def report(item: tuple[int, list[PairJob]], part: list[Drawn]) -> bool:
+        def report(item: tuple[int, list[PairJob]], part: list[JobResult]) -> bool:
             part_results[item[0]] = part
             return False
 
@@ -219,7 +219,7 @@ class ParallelSampler(Sampler):
             for job_result in part_result or ()
         ], stop_error
 
-    def _enter(self, pair: int, result: Drawn, batch: Batch) -> None:
+    def _enter(self, pair: int, result: JobResult, batch: Batch) -> None:
         facts, memory = self.problem.facts, self.memory
         low, high = facts.reward_range
         is_last = memory.graph.nodes["last"][memory.graph.pairs[pair]["node"]] == 1
@@ -240,7 +240,7 @@ class ParallelSampler(Sampler):
             raise (
                 OracleError(result.error)
                 if result.told
-                else raised(result.error, self._where(pair))
+                else oracle_raised(result.error, self._where(pair))
             )
         batch.drawn = sample_index
 

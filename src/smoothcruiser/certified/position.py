@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from smoothcruiser.certified.intake import Batch
-from smoothcruiser.certified.limits import Ends, Target
+from smoothcruiser.certified.limits import QueryLimits, Target
 from smoothcruiser.problem.tabular import Ints
 
 # in the place of a number of sweeps: no further one is due, or only ``Region.close``
@@ -26,7 +26,7 @@ def no_jobs() -> Ints:
 
 
 @dataclass
-class Position:
+class QueryProgress:
     """A query that is under way."""
 
     root: int  # the node of the requested state
@@ -43,7 +43,9 @@ class Position:
     counts: Ints = field(default_factory=no_jobs)
 
     @classmethod
-    def begin(cls, root: int, calls: int, rows: int, limits: Ends) -> Position:
+    def begin(
+        cls, root: int, calls: int, rows: int, limits: QueryLimits
+    ) -> QueryProgress:
         """A query about the node ``root``, on a memory with so many calls and rows."""
         request_fields = limits.epsilon, limits.target, limits.relative
         return cls(root, calls, *request_fields, first_row=rows)

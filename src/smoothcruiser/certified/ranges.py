@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from smoothcruiser.certified.memory_kernel import GRID_CELLS
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.outward import widened
+from smoothcruiser.operators.outward import widen_interval
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts
 
 # S for which rounding is proved (docs/certified.md, section 4). Below, logarithms are
@@ -40,7 +40,7 @@ def box(
     if facts.known_total is not None:
         widest_bounds = replace(facts, total_range=None).q_bounds(player, steps_left)
         cell_width = facts.reward_span / GRID_CELLS * (1.0 + BOUNDS_ROUNDING)
-        low, high = widened((low, high), cell_width)
+        low, high = widen_interval((low, high), cell_width)
         low, high = max(widest_bounds[0], low), min(widest_bounds[1], high)
     return (*value_bounds, low, high)
 

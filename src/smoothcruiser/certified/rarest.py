@@ -17,7 +17,7 @@ import numpy as np
 
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.errors import OracleError
-from smoothcruiser.problem.answers import at
+from smoothcruiser.problem.answers import at_pair
 from smoothcruiser.problem.tabular import Ints
 
 ROUNDING = 1e-9
@@ -90,6 +90,6 @@ def _false(
     }[flaw_name]
     return OracleError(
         f"min_probability={least_probability:g} is false "
-        f"{at(state, int(pair['action']))}: {flaw_text}; "
+        f"{at_pair(state, int(pair['action']))}: {flaw_text}; "
         "declare the least probability of any outcome, or drop it."
     )

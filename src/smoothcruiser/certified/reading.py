@@ -29,13 +29,13 @@ import numpy as np
 
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.intake import Batch
-from smoothcruiser.certified.limits import Ends
+from smoothcruiser.certified.limits import QueryLimits
 from smoothcruiser.certified.numbers import NumberStates
-from smoothcruiser.certified.room import Full
+from smoothcruiser.certified.room import MemoryFull
 from smoothcruiser.certified.sampling import ALWAYS_COMPARED, COMPARED_EVERY, Sampler
 from smoothcruiser.errors import Interrupted, OracleError
 from smoothcruiser.jit.streams import from_words
-from smoothcruiser.problem.answers import answered, at
+from smoothcruiser.problem.answers import at_pair, call_oracle
 from smoothcruiser.problem.rows import (
     READ_AGAIN,
     Row,
@@ -44,13 +44,13 @@ from smoothcruiser.problem.rows import (
     known_row,
     same_rows,
 )
-from smoothcruiser.problem.states import identical, is_fixed, unchanged
+from smoothcruiser.problem.states import identical, is_fixed, is_unchanged
 from smoothcruiser.problem.tabular import Bools, Ints
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.memory import Memory
     from smoothcruiser.engines.inspection import Looks
-    from smoothcruiser.jit.interrupts import Hold
+    from smoothcruiser.jit.interrupts import StopRequest
     from smoothcruiser.problem.problem import Problem
 
 BLOCK = 4096  # rows that are entered together
@@ -72,7 +72,7 @@ class RowReader(Sampler):
         problem: Problem,
         memory: Memory,
         seed: int,
-        make_inner: Callable[[Hold, float], Sampler],
+        make_inner: Callable[[StopRequest, float], Sampler],
     ) -> None:
         super().__init__(problem, memory, seed)
         self.missing: list[int] = []  # pairs found without a row, until they are taken
@@ -156,7 +156,7 @@ class RowReader(Sampler):
 
     # --- rows -----------------------------------------------------------------
 
-    def read_again(self, limits: Ends) -> int:
+    def read_again(self, limits: QueryLimits) -> int:
         """Refuse a model that answers differently when it is read again.
 
         Nothing more is read when time is up. Returns the calls of the step.
@@ -180,7 +180,7 @@ class RowReader(Sampler):
                 continue
             try:
                 merged_row = _merge_outcomes(row, self._one_by_one(row, node))
-            except Full:  # it names states that it did not name before
+            except MemoryFull:  # it names states that it did not name before
                 merged_row = [], [], []
             entered_row = pair_entries[["target", "reward", "weight"]].tolist()
             if not same_rows(entered_row, list(zip(*merged_row, strict=True))):
@@ -226,9 +226,9 @@ class RowReader(Sampler):
 
     def _enter_rows(
         self, pairs: Ints, nodes: list[int], rows: list[Row]
-    ) -> tuple[int, Full | None]:
+    ) -> tuple[int, MemoryFull | None]:
         """Enter rows in their order; how many there was room for, and why no more."""
-        left_out: Full | None = None
+        left_out: MemoryFull | None = None
         next_nodes = None
         if not self.memory.is_crowded(sum(map(len, rows))):
             next_nodes = self._together(nodes, rows)
@@ -237,7 +237,7 @@ class RowReader(Sampler):
             for node, row in zip(nodes, rows, strict=True):
                 try:
                     next_nodes.append(self._one_by_one(row, node))
-                except Full as error:
+                except MemoryFull as error:
                     left_out = error
                     break
         merged_rows = [
@@ -260,17 +260,17 @@ class RowReader(Sampler):
     def _row(self, pair: int, node: int, action: int) -> Row | None:
         """The row of a pair; that its state was left alone is checked now and then."""
         state = self.memory.states[node]
-        state_before = self.guard.copied(state) if self.guard.due() else None
+        state_before = self.guard.copy_state(state) if self.guard.due() else None
         row = known_row(self.problem, state, action)
         if row is None:
             return self._call_step(pair, state, action)
         check_rewards(self.problem, row, state, action)
         if state_before is not None:
             self.guard.looks += 1
-            if unchanged(state_before, state) is False:
+            if is_unchanged(state_before, state) is False:
                 raise OracleError(
                     f"outcomes changed the state it was given: {state_before!r} became "
-                    f"{state!r} {at(state_before, action)}; copy the state there and change "
+                    f"{state!r} {at_pair(state_before, action)}; copy the state there and change "
                     "the copy."
                 )
         return row
@@ -284,7 +284,7 @@ class RowReader(Sampler):
         if not problem.deterministic:
             return None
         facts, rng = problem.facts, from_words(self._streams(np.array([pair]))[0])
-        reward, next_state, ended = answered(
+        reward, next_state, ended = call_oracle(
             problem,
             state,
             action,

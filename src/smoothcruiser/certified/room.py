@@ -57,7 +57,7 @@ OWN_GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
 
 
-class Full(Exception):
+class MemoryFull(Exception):
     """The memory has no room for the samples; ``reason`` is the limit it met.
 
     ``calls`` counts the calls without an entered sample.
@@ -69,7 +69,7 @@ class Full(Exception):
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryLimit:
     """The limits of a memory, in states and in bytes."""
 
     max_states: int | None = None
@@ -77,16 +77,16 @@ class Room:
     why: str = "memory"  # the limit that sets ``max_bytes``
 
     @classmethod
-    def at_hand(cls, max_states: int | None) -> Room:
+    def at_hand(cls, max_states: int | None) -> MemoryLimit:
         """The room of a search that begins now."""
         memory_share = SHARE if max_states is None else LARGE_SHARE
         return cls(max_states, int(memory_share * available_bytes()))
 
-    def in_store(self) -> Room:
+    def in_store(self) -> MemoryLimit:
         """The same for a search of which a store keeps snapshots."""
         if self.max_bytes <= STORE_BYTES:
             return self
-        return Room(self.max_states, STORE_BYTES, "store")
+        return MemoryLimit(self.max_states, STORE_BYTES, "store")
 
 
 def check_max_states(max_states: Any) -> int | None:

@@ -15,7 +15,7 @@ from smoothcruiser.certified.words import word_sampler
 from smoothcruiser.engines.registry import choose
 from smoothcruiser.engines.watchdog import waiting_until
 from smoothcruiser.jit.build import is_compiled
-from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import check_ends, has_rows
 from smoothcruiser.query import Compute
@@ -27,7 +27,7 @@ def make_sampler(
     state: Any,
     seed: int,
     compute: Compute,
-    hold: Hold,
+    hold: StopRequest,
     deadline: float = math.inf,
 ) -> Sampler:
     """Return the sampler that fits the problem; rows of a known model are read.
@@ -47,7 +47,7 @@ def step_sampler(
     state: Any,
     seed: int,
     compute: Compute,
-    hold: Hold,
+    hold: StopRequest,
     deadline: float = math.inf,
 ) -> Sampler:
     """Return the sampler that calls the step.

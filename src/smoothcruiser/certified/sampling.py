@@ -26,11 +26,11 @@ import numpy as np
 from smoothcruiser.certified.graph import END, END_RAW
 from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.jumps import advance_streams
-from smoothcruiser.certified.limits import Ends
+from smoothcruiser.certified.limits import QueryLimits
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import mix_word
 from smoothcruiser.certified.number_loop import number_loop
-from smoothcruiser.certified.room import Full
+from smoothcruiser.certified.room import MemoryFull
 from smoothcruiser.certified.shared import make_threads, run_shared
 from smoothcruiser.errors import (
     Interrupted,
@@ -38,22 +38,22 @@ from smoothcruiser.errors import (
     OracleError,
     SmoothcruiserError,
 )
-from smoothcruiser.jit.interrupts import Hold, TimeIsUp
+from smoothcruiser.jit.interrupts import StopRequest, TimeIsUp
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.answers import (
-    at,
+    at_pair,
     early_payoff,
-    outside,
-    raised,
+    oracle_raised,
+    reward_outside,
     undeclared_end,
-    unpacked,
+    unpack_answer,
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import (
     Guard,
-    copied,
+    copy_state,
     is_fixed,
-    unchanged,
+    is_unchanged,
     written_into,
 )
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
@@ -101,7 +101,7 @@ class Sampler:
         self.guard = Guard()
         # how often a node was met by a plain value that is no int
         self.arrivals: dict[int, int] = {}
-        self.hold = Hold()  # of the query under way
+        self.hold = StopRequest()  # of the query under way
 
     @property
     def looks(self) -> int | None:
@@ -131,7 +131,7 @@ class Sampler:
         """Which of the pairs, when they are jobs, are rows to read: of a simulator none."""
         return np.zeros(len(pairs), dtype=np.bool_)
 
-    def read_again(self, limits: Ends) -> int:
+    def read_again(self, limits: QueryLimits) -> int:
         """Refuse a known model that answers differently now; no samples do.
 
         Returns the calls of the step that this took.
@@ -182,11 +182,11 @@ class Sampler:
 
     def _where(self, pair: int) -> str:
         pair_row = self.memory.graph.pairs[pair]
-        return at(self.memory.states[pair_row["node"]], int(pair_row["action"]))
+        return at_pair(self.memory.states[pair_row["node"]], int(pair_row["action"]))
 
     def _bad_reward(self, reward: Any, pair: int) -> OracleError:
         low, high = self.problem.facts.reward_range
-        return outside(reward, self._where(pair), low, high)
+        return reward_outside(reward, self._where(pair), low, high)
 
     def early_payoff(self, reward: float, pair: int) -> OracleError:
         """The error of a reward on a step that does not end the episode."""
@@ -196,7 +196,7 @@ class Sampler:
         return undeclared_end(self._where(pair))
 
     def _step_error(self, error: BaseException, pair: int) -> OracleError:
-        return raised(error, self._where(pair))
+        return oracle_raised(error, self._where(pair))
 
 
 class CompiledSampler(Sampler):
@@ -352,7 +352,7 @@ class PythonSampler(Sampler):
             job_size = int(batch.counts[first_job + job])
             if batch.drawn == job_end - job_size:  # the job begins
                 batch.watched = self.guard.due(job_size)
-                self._before = self.guard.copied(state) if batch.watched else None
+                self._before = self.guard.copy_state(state) if batch.watched else None
             rng = from_words(words[job])
             drawn_before, hold = batch.drawn, self.hold
             try:
@@ -392,13 +392,13 @@ class PythonSampler(Sampler):
         if batch.watched:
             pair = batch.pairs[batch.next_samples(1)[0]]
             node = int(self.memory.graph.pairs[pair]["node"])
-            self._before = copied(self.memory.states[node])
+            self._before = copy_state(self.memory.states[node])
 
     def check_written(self, batch: Batch) -> None:  # noqa: D102
         if batch.watched and self._before is not None:
             pair = self.memory.graph.pairs[batch.pairs[batch.next_samples(1)[0]]]
             state = self.memory.states[int(pair["node"])]
-            if unchanged(self._before, state) is False:
+            if is_unchanged(self._before, state) is False:
                 raise written_into(self._before, state, int(pair["action"]))
 
     def _draw_pair(self, pair: int, count: int, rng: Any, batch: Batch) -> None:
@@ -431,7 +431,7 @@ class PythonSampler(Sampler):
                 reward, next_state, *end_flag = answer
                 reward, ended = float(reward), bool(end_flag[0]) if end_flag else False
             except (TypeError, ValueError):
-                reward, next_state, ended = unpacked(answer, state, action)
+                reward, next_state, ended = unpack_answer(answer, state, action)
             if not low <= reward <= high:
                 raise self._bad_reward(reward, pair)
             rewards[i] = reward
@@ -453,7 +453,9 @@ class PythonSampler(Sampler):
             except (KeyError, TypeError):
                 try:
                     next_node = self._node(next_state)
-                except Full as error:  # the samples from ``before`` on are not taken
+                except (
+                    MemoryFull
+                ) as error:  # the samples from ``before`` on are not taken
                     rng.words[:], error.calls = words_before, i + 1 - batch.drawn
                     raise
             raws[i] = next_node

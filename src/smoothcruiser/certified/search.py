@@ -44,49 +44,49 @@ from smoothcruiser.certified.estimate import answer, assumed_in_search
 from smoothcruiser.certified.fitness import refuse_unfit
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.history import History
-from smoothcruiser.certified.inspected import Inspected
-from smoothcruiser.certified.intake import Intake
-from smoothcruiser.certified.keeping import Keeper, Pace
+from smoothcruiser.certified.inspected import StepInspections
+from smoothcruiser.certified.intake import BatchEntry
+from smoothcruiser.certified.keeping import Autosave, SlicePace
 from smoothcruiser.certified.limits import (
-    Ends,
+    QueryLimits,
     Target,
     limits_for_rows,
     limits_for_samples,
     make_limits,
 )
 from smoothcruiser.certified.memory import Memory
-from smoothcruiser.certified.position import Position
+from smoothcruiser.certified.position import QueryProgress
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.regions import make_region
-from smoothcruiser.certified.room import FULL, Full, Room, check_max_states
+from smoothcruiser.certified.room import FULL, MemoryFull, MemoryLimit, check_max_states
 from smoothcruiser.certified.samplers import make_sampler
 from smoothcruiser.certified.sampling import Sampler
 from smoothcruiser.certified.snapshot import to_bytes
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
-from smoothcruiser.certified.taking import Taking
-from smoothcruiser.certified.views import Viewed
-from smoothcruiser.engines.watchdog import ended_at, overdue
+from smoothcruiser.certified.taking import SamplingRounds
+from smoothcruiser.certified.views import MemoryDisplays
+from smoothcruiser.engines.watchdog import end_calls_at, warn_if_overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
-from smoothcruiser.jit.interrupts import held
-from smoothcruiser.jit.stopwatch import uncounted
+from smoothcruiser.jit.interrupts import stoppable_run
+from smoothcruiser.jit.stopwatch import pause_stopwatch
 from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
-from smoothcruiser.problem.states import copied
-from smoothcruiser.progress import Callback, reported
-from smoothcruiser.progress import read as read_progress
-from smoothcruiser.query import Compute, Promise, Where, check_delta
+from smoothcruiser.problem.states import copy_state
+from smoothcruiser.progress import Callback, report_progress
+from smoothcruiser.progress import progress_callback as read_progress
+from smoothcruiser.query import Compute, ComputeKeywords, Promise, check_delta
 from smoothcruiser.shown import Shown
 
 STOPS = ("seconds", "hand", "callback")  # ends of a query that can go on as it was
 ENOUGH = ("epsilon", "rounding")  # ends of a query that is answered
 
 
-class Certified(Shown, Viewed):
+class Certified(Shown, MemoryDisplays):
     """A memory of one problem: counts, bounds, and one delta for all its queries.
 
     Args:
@@ -114,7 +114,7 @@ class Certified(Shown, Viewed):
     uniform = False
     radius_scale = 1.0  # tests make radii wrong
     notes: tuple[str, ...] = ()  # on data that a store could not keep or compare
-    keeper: Keeper | None = None  # where the search is saved while it runs
+    keeper: Autosave | None = None  # where the search is saved while it runs
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Certified(Shown, Viewed):
         seed: int = 0,
         bound: str | None = None,
         max_states: int | None = None,
-        **where: Unpack[Where],
+        **where: Unpack[ComputeKeywords],
     ) -> None:
         refuse_unfit(problem)
         self._compute = Compute.of("Certified", where)
@@ -135,7 +135,7 @@ class Certified(Shown, Viewed):
         self.problem, self.seed = problem, seed
         self.bound = bound_of(default_bound(problem) if bound is None else bound)
         check_pool(self.bound, problem)
-        memory_limit = Room.at_hand(check_max_states(max_states))
+        memory_limit = MemoryLimit.at_hand(check_max_states(max_states))
         self.memory = Memory(problem, self.bound, memory_limit)
         self.num_calls = 0  # of the step, and rows of outcomes= that were read
         self.num_rows = 0  # of these, the rows
@@ -146,12 +146,12 @@ class Certified(Shown, Viewed):
         self._sweeps: Sweeps
         self._steering: Steering
         self._sampler: Sampler
-        self._intake: Intake
-        self._pace = Pace()
-        self._taking = Taking(self)
+        self._intake: BatchEntry
+        self._pace = SlicePace()
+        self._taking = SamplingRounds(self)
         self.history = History()
-        self._at: Position | None = None  # the query under way, or the last one
-        self._inspected = Inspected()
+        self._at: QueryProgress | None = None  # the query under way, or the last one
+        self._inspected = StepInspections()
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
         self.reason: str | None = None  # why the last query ended
         self.spelled: list[bytes] = []  # states in the form of snapshots
@@ -191,7 +191,7 @@ class Certified(Shown, Viewed):
         run: int | None = None,
         trust: bool = False,
         max_states: int | None = None,
-        **where: Unpack[Where],
+        **where: Unpack[ComputeKeywords],
     ) -> Certified:
         """Return a memory that a store keeps; further queries share its delta.
 
@@ -209,12 +209,12 @@ class Certified(Shown, Viewed):
 
     def keep(self, write: Callable[[bytes, int], None]) -> None:
         """Save every query while it runs; ``write`` takes a snapshot and its calls."""
-        self.keeper = Keeper(write)
+        self.keeper = Autosave(write)
         self.memory.room = self.memory.room.in_store()
 
     # --- queries --------------------------------------------------------------
 
-    @reported
+    @report_progress
     def query(
         self,
         state: Any = None,
@@ -247,17 +247,17 @@ class Certified(Shown, Viewed):
             relative,
         )
         state = self.problem.start(state)
-        own_copy = copied(state)  # the caller may write into its own copy
+        own_copy = copy_state(state)  # the caller may write into its own copy
         state = state if own_copy is None else own_copy
         if self.keeper is not None:
             self.spelling.check(state)
-        with held() as hold:
+        with stoppable_run() as hold:
             limits = limits.stopped_by(hold).reserve_calls(self._inspected.reserve)
             compile_seconds = self._prepare(state, limits)
             limits = limits.postpone(self._loading)
             try:
                 root = self.memory.node_of(state)
-            except Full as error:
+            except MemoryFull as error:
                 raise InvalidInput(
                     f"State {state!r:.60} has no room in this memory ({error}); "
                     "start another one."
@@ -265,7 +265,7 @@ class Certified(Shown, Viewed):
             if root == END:
                 return terminal_estimate(self.problem, state, "certified", self.seed)
             self._taking.drop_round()  # of a snapshot that was taken in one
-            self._at = Position.begin(root, self.num_calls, self.num_rows, limits)
+            self._at = QueryProgress.begin(root, self.num_calls, self.num_rows, limits)
             with self._faults():
                 self._region.start(root)
                 self._steering.start()
@@ -295,7 +295,7 @@ class Certified(Shown, Viewed):
             start_time,
             position.relative,
         )
-        with held() as hold:
+        with stoppable_run() as hold:
             limits = limits.stopped_by(hold).reserve_calls(self._inspected.reserve)
             state = self.memory.states[position.root]
             compile_seconds = self._prepare(state, limits)
@@ -307,7 +307,7 @@ class Certified(Shown, Viewed):
             return self._answer(limits, start_time, compile_seconds)
 
     def _answer(
-        self, limits: Ends, start_time: float, compile_seconds: float
+        self, limits: QueryLimits, start_time: float, compile_seconds: float
     ) -> Estimate:
         """Search from the position on, and return the estimate."""
         if self.exact and self.known:
@@ -321,8 +321,8 @@ class Certified(Shown, Viewed):
         if self._prepared:
             self._sampler.hold = limits.hold
             self._sampler.deadline = limits.deadline
-            late_stop = ended_at(limits.latest, limits.hold)
-            with self._faults(), overdue(limits.seconds), late_stop:
+            late_stop = end_calls_at(limits.latest, limits.hold)
+            with self._faults(), warn_if_overdue(limits.seconds), late_stop:
                 reason = self._search(position, limits, start_time + compile_seconds)
                 self._taking.end_query(limits, state)
         self.reason = reason
@@ -362,7 +362,7 @@ class Certified(Shown, Viewed):
             self.fault = f"{type(error).__name__}: {error}"
             raise
 
-    def _prepare(self, state: Any, limits: Ends) -> float:
+    def _prepare(self, state: Any, limits: QueryLimits) -> float:
         """Compile the loops of the first query, and return the seconds spent."""
         self._check_whole()
         self._loading = 0.0  # of these seconds, those that count against no limit
@@ -375,10 +375,10 @@ class Certified(Shown, Viewed):
             self._loading = seconds_spent
         return seconds_spent
 
-    def _build(self, state: Any, limits: Ends) -> bool:
+    def _build(self, state: Any, limits: QueryLimits) -> bool:
         problem, memory = self.problem, self.memory
         is_refused = limits.phases.begin("compiling")
-        with uncounted():
+        with pause_stopwatch():
             self._region = make_region(problem, memory, self.bound, self.radius_scale)
             self._region.set_delta(self.delta)
             self._sweeps = Sweeps(problem, self._region, self._crossing_error)
@@ -395,15 +395,17 @@ class Certified(Shown, Viewed):
             )
         except KeyboardInterrupt:  # or its time was up while it waited for workers
             return False
-        self._intake = Intake(
+        self._intake = BatchEntry(
             self.problem, self.memory, self._sampler, self._region.loops, self.seed
         )
-        with uncounted():
+        with pause_stopwatch():
             self._region.warm()
             warm_up()
         return True
 
-    def _search(self, position: Position, limits: Ends, start_time: float) -> str:
+    def _search(
+        self, position: QueryProgress, limits: QueryLimits, start_time: float
+    ) -> str:
         """Run rounds until the query may end, and return why it did."""
         self._taking.start(start_time)
         while True:
@@ -448,7 +450,7 @@ class Certified(Shown, Viewed):
                     return self._sweeps.end_reason(position, limits)
                 return limits.stop_reason() or stop_reason
 
-    def _stop_reason(self, position: Position, limits: Ends) -> str | None:
+    def _stop_reason(self, position: QueryProgress, limits: QueryLimits) -> str | None:
         """Return why a query ends between two rounds, if it does; it is saved then."""
         reason: str | None
         if self._sweeps.is_narrow(position, limits):
@@ -460,13 +462,13 @@ class Certified(Shown, Viewed):
             self._save(position)
         return reason
 
-    def _save(self, position: Position, ended: str | None = None) -> None:
+    def _save(self, position: QueryProgress, ended: str | None = None) -> None:
         """Save the search, if there is a keeper, at a point where it is whole."""
         position.ended = ended
         if self.keeper is not None and not self._sampler.torn:
             self.keeper.save(lambda: to_bytes(self), self.num_calls)
 
-    def _save_if_due(self, position: Position) -> None:
+    def _save_if_due(self, position: QueryProgress) -> None:
         if self.keeper is not None and self.keeper.due:
             self._save(position)
 
@@ -492,7 +494,7 @@ class Certified(Shown, Viewed):
         return contradiction(self.memory.states[node], delta, self.assumed)
 
     def _begin_round(
-        self, position: Position, limits: Ends, calls_left: int
+        self, position: QueryProgress, limits: QueryLimits, calls_left: int
     ) -> str | None:
         """Choose the pairs to sample; return None, or why there are none."""
         if self._intake.batch is None:  # else samples wait that were taken before
@@ -509,7 +511,9 @@ class Certified(Shown, Viewed):
         self._taking.begin_round(position, pairs, counts)
         return None
 
-    def _jobs(self, position: Position, limits: Ends, calls_left: int) -> Jobs:
+    def _jobs(
+        self, position: QueryProgress, limits: QueryLimits, calls_left: int
+    ) -> Jobs:
         """Return which pairs to sample, and how often each."""
         steering, root = self._steering, position.root
         pairs_seen = self.num_rows if self.known else self._drawn_pairs

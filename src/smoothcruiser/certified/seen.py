@@ -18,7 +18,7 @@ from smoothcruiser.certified.region import Region
 from smoothcruiser.problem.tabular import Ints
 
 
-class SeenNodes:
+class NodeRows:
     """The nodes of a memory as they were when a table was made."""
 
     def __init__(self, memory: Memory, guesses: list[Guess]) -> None:
@@ -46,7 +46,7 @@ class SeenNodes:
         return node - 1 if remaining in (None, self._left) else None
 
 
-class SeenStages(SeenNodes):
+class StageRows(NodeRows):
     """The stages of a memory as they were when a table was made."""
 
     def __init__(self, region: LayeredRegion) -> None:
@@ -95,10 +95,10 @@ class SeenStages(SeenNodes):
         return self._rows.get((node, horizon - steps_left))
 
 
-def seen_in(memory: Memory, region: Region | None, num_calls: int) -> SeenNodes:
+def make_table_rows(memory: Memory, region: Region | None, num_calls: int) -> NodeRows:
     """The states that a memory has seen; ``region`` is None before the first query."""
     if isinstance(region, LayeredRegion):
-        return SeenStages(region)
+        return StageRows(region)
     if region is None:
-        return SeenNodes(memory, [UNKNOWN] * memory.num_nodes)
-    return SeenNodes(memory, region.counted.guess_all(num_calls))
+        return NodeRows(memory, [UNKNOWN] * memory.num_nodes)
+    return NodeRows(memory, region.counted.guess_all(num_calls))

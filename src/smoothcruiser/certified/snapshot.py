@@ -25,15 +25,15 @@ from smoothcruiser.certified import soundness
 from smoothcruiser.certified.graph import END, ENTRIES, ENTRY, NODE, free_slots
 from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.limits import make_limits
-from smoothcruiser.certified.memory import Memory, Seen
+from smoothcruiser.certified.memory import KeyedState, Memory
 from smoothcruiser.certified.memory_kernel import SHORT_SCAN
 from smoothcruiser.certified.numbers import NumberNodes, NumberStates
-from smoothcruiser.certified.position import Position
+from smoothcruiser.certified.position import QueryProgress
 from smoothcruiser.certified.soundness import require
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.engines.inspection import Look, Looks
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.problem.states import copied, is_fixed
+from smoothcruiser.problem.states import copy_state, is_fixed
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
@@ -353,7 +353,7 @@ def _add_states(memory: Memory, states: list[Any]) -> None:
         if problem.key is None and is_fixed(state):
             memory.nodes[key] = node
         else:
-            memory.others[key] = Seen(node, state, memory._profile(node))
+            memory.others[key] = KeyedState(node, state, memory._profile(node))
 
 
 def _add_ends(memory: Memory, spelling: Spelling, end_rows: list[Any]) -> None:
@@ -370,7 +370,7 @@ def _add_ends(memory: Memory, spelling: Spelling, end_rows: list[Any]) -> None:
             if is_kept:
                 memory.terminal_values[key] = state
         else:
-            memory.others[key] = Seen(END, state, None)
+            memory.others[key] = KeyedState(END, state, None)
 
 
 def _fill_graph(memory: Memory, nodes: Any, pairs: Any, entries: Any) -> None:
@@ -426,7 +426,7 @@ def _read_looks(look_rows: Any, search: Certified) -> Looks | None:
             "an inspection is none",
         )
         profile = None if row["profile"] is None else tuple(row["profile"])
-        kept_state = copied(next_state) if row["kept"] else None
+        kept_state = copy_state(next_state) if row["kept"] else None
         state, answer = (
             read_state(row["state"]),
             (row["reward"], next_state, row["ended"]),
@@ -447,8 +447,8 @@ def _read_looks(look_rows: Any, search: Certified) -> Looks | None:
 
 def _read_position(
     row: Any, section_bytes: dict[str, Any], search: Certified
-) -> Position:
-    position = Position(**{field_name: row[field_name] for field_name in AT})
+) -> QueryProgress:
+    position = QueryProgress(**{field_name: row[field_name] for field_name in AT})
     position.pairs = np.frombuffer(section_bytes["at_pairs"], np.int64).copy()
     position.counts = np.frombuffer(section_bytes["at_counts"], np.int64).copy()
     soundness.check_position(search, position)

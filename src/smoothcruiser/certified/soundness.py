@@ -16,7 +16,7 @@ import numpy as np
 from smoothcruiser.certified.graph import END, END_RAW, KEPT, MOVED, SAMPLED
 from smoothcruiser.certified.intake import CHUNK, Batch
 from smoothcruiser.certified.memory import Memory
-from smoothcruiser.certified.position import CLOSING, SETTLED, Position
+from smoothcruiser.certified.position import CLOSING, SETTLED, QueryProgress
 from smoothcruiser.certified.room import FULL
 from smoothcruiser.certified.shares import pair_costs
 from smoothcruiser.errors import InvalidInput
@@ -204,7 +204,7 @@ def check_order(memory: Memory, order: Ints) -> None:
     )
 
 
-def check_position(search: Certified, position: Position) -> None:
+def check_position(search: Certified, position: QueryProgress) -> None:
     """Refuse a query that cannot be under way."""
     is_known = is_count(position.root) and 0 < position.root < search.memory.num_nodes
     require(is_known, "the requested state is none")

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from smoothcruiser.certified.limits import Ends
+from smoothcruiser.certified.limits import QueryLimits
 from smoothcruiser.certified.price import EqualSamples
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.steering_kernel import FIRST_BATCH, MOST_GROWTH
@@ -61,14 +61,14 @@ class Steering:
         """Go on with samples beside rows of a known model."""
         self.exact, self.first_batch = False, FIRST_BATCH
 
-    def next_calls(self, root: int, limits: Ends, drawn_pairs: int) -> int:
+    def next_calls(self, root: int, limits: QueryLimits, drawn_pairs: int) -> int:
         """Return the number of calls of the next round."""
         if self.exact:
             return max(LEAST_NEW, int(GROWTH * drawn_pairs))
         growth = self._growth(root, limits)
         return max(LEAST_CALLS, int(growth * self.region.num_samples))
 
-    def num_steerable(self, limits: Ends, calls: int) -> int:
+    def num_steerable(self, limits: QueryLimits, calls: int) -> int:
         """Return how many of the calls may be steered.
 
         With those before, they are no more than equal samples would certainly
@@ -78,7 +78,7 @@ class Steering:
             return calls
         return limits.equal.steerable(self.num_steered, calls, self.memory.num_pairs)
 
-    def steered_jobs(self, root: int, limits: Ends, calls: int) -> Jobs:
+    def steered_jobs(self, root: int, limits: QueryLimits, calls: int) -> Jobs:
         """Return at most ``calls`` samples, where they narrow the answer most."""
         region, memory = self.region, self.memory
         width = 2.0 * memory.half_width(root, limits.target)
@@ -100,7 +100,7 @@ class Steering:
         num_jobs = region.allocate(calls, gain_floor, self.first_batch, pairs, counts)
         return pairs[:num_jobs], counts[:num_jobs]
 
-    def _floor(self, root: int, limits: Ends) -> float:
+    def _floor(self, root: int, limits: QueryLimits) -> float:
         """Return the least gain of a sample that is worth a call, where any is.
 
         Radii of slope/n, weighted by flow, add up to the goal where every gain
@@ -187,7 +187,7 @@ class Steering:
         g.nodes["mass"][1 : self.memory.num_nodes] = 1.0
         return pairs, np.full(len(pairs), min(pair_count, calls_left), dtype=np.int64)
 
-    def _growth(self, root: int, limits: Ends) -> float:
+    def _growth(self, root: int, limits: QueryLimits) -> float:
         """Return the calls of the next round, as a share of those so far."""
         node = self.memory.graph.nodes[root]
         goal = limits.goal_at(self.memory.interval(root))
@@ -200,7 +200,7 @@ class Steering:
             else min(GROWTH, max(LEAST_GROWTH, half_width / goal - 1.0))
         )
 
-    def _source(self, root: int, limits: Ends) -> Floats:
+    def _source(self, root: int, limits: QueryLimits) -> Floats:
         """Return the weights with which the requested state's actions matter.
 
         They are those of F, or those of the actions with intervals that are too wide.

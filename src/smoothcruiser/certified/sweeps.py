@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import KEEP, SCAN, SWEPT, WALK
-from smoothcruiser.certified.limits import Ends
-from smoothcruiser.certified.position import CLOSING, SETTLED, Position
+from smoothcruiser.certified.limits import QueryLimits
+from smoothcruiser.certified.position import CLOSING, SETTLED, QueryProgress
 from smoothcruiser.certified.region import Region
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
@@ -32,7 +32,7 @@ class Sweeps:
         self.steps = min(MANY_STEPS, problem.facts.steps(problem.horizon))
         self.seconds = 0.0  # of the last sweep
 
-    def is_narrow(self, position: Position, limits: Ends) -> bool:
+    def is_narrow(self, position: QueryProgress, limits: QueryLimits) -> bool:
         """Whether the query is answered."""
         goal = limits.goal_at(self.memory.interval(position.root))
         return (
@@ -40,7 +40,7 @@ class Sweeps:
             and self.memory.half_width(position.root, limits.target) <= goal
         )
 
-    def end_reason(self, position: Position, limits: Ends) -> str:
+    def end_reason(self, position: QueryProgress, limits: QueryLimits) -> str:
         """The reason why a narrow query ends: epsilon, or the limit of rounding."""
         half_width = self.memory.half_width(position.root, limits.target)
         is_reached = limits.is_reached(half_width, self.memory.interval(position.root))
@@ -48,9 +48,9 @@ class Sweeps:
 
     def settle(
         self,
-        position: Position,
-        limits: Ends,
-        pause: Callable[[Position], None] | None = None,
+        position: QueryProgress,
+        limits: QueryLimits,
+        pause: Callable[[QueryProgress], None] | None = None,
     ) -> None:
         """Sweep until little moves, or the answer is narrow enough.
 
@@ -76,7 +76,7 @@ class Sweeps:
             if pause is not None:
                 pause(position)
 
-    def finish(self, position: Position, limits: Ends) -> None:
+    def finish(self, position: QueryProgress, limits: QueryLimits) -> None:
         """Sweep all nodes in reach until a scan moves none of them, or time is up.
 
         Sweeps are cheap and make full use of the samples. The widest node then

@@ -27,15 +27,15 @@ from smoothcruiser.certified.estimate import (
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.layers import LayeredRegion
 from smoothcruiser.certified.limits import LARGEST, Target, make_limits
-from smoothcruiser.certified.position import Position
-from smoothcruiser.certified.seen import SeenNodes, seen_in
+from smoothcruiser.certified.position import QueryProgress
+from smoothcruiser.certified.seen import NodeRows, make_table_rows
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, Interval, best_action, bring_inside
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.records.data import Data, json_text
 from smoothcruiser.records.data import json_data as read_json
-from smoothcruiser.records.fields import miscounted, outside
+from smoothcruiser.records.fields import index_flaw, length_flaw
 from smoothcruiser.records.frames import Framed
 from smoothcruiser.shown import Shown, brief
 
@@ -63,9 +63,9 @@ class Row:
         """Lists that differ in length, or an action that there is not."""
         num_actions = len(self.q_intervals)
         flaws = [
-            miscounted("policy", len(self.policy), num_actions, "action"),
-            miscounted("samples", len(self.samples), num_actions, "action"),
-            outside("action", self.action, num_actions, "actions"),
+            length_flaw("policy", len(self.policy), num_actions, "action"),
+            length_flaw("samples", len(self.samples), num_actions, "action"),
+            index_flaw("action", self.action, num_actions, "actions"),
         ]
         return next((flaw for flaw in flaws if flaw is not None), None)
 
@@ -171,7 +171,7 @@ class Table(Shown, RowTable):
     num_calls: int  # of the memory so far
     _states: list[Any] = field(repr=False)  # of each node
     _numbers: dict[Any, int] = field(repr=False)  # the node of each key
-    _seen: SeenNodes = field(repr=False)
+    _seen: NodeRows = field(repr=False)
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -291,13 +291,13 @@ def table_of(search: Certified) -> Table:
         num_calls=search.num_calls,
         _states=list(memory.states),
         _numbers={key: node for key, node in _nodes(memory) if node != END},
-        _seen=seen_in(
+        _seen=make_table_rows(
             memory, search._region if search._prepared else None, search.num_calls
         ),
     )
 
 
-def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate:
+def review_estimate(search: Certified, estimate: Estimate, deadline: float) -> Estimate:
     """An earlier estimate of a memory, with the bounds that it has by now.
 
     Until ``deadline`` they are swept first. The estimate is returned as it is where
@@ -315,7 +315,7 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
     if now < deadline:
         limits = make_limits(None, 1, min(deadline - now, LARGEST), None, target, now)
         search._region.start(node)
-        search._sweeps.settle(Position(node, 0, None, target), limits)
+        search._sweeps.settle(QueryProgress(node, 0, None, target), limits)
     elif not search._region.show_whole(node):
         return estimate
     if memory.interval(node) == estimate.interval:
@@ -374,7 +374,7 @@ def _known_at(
     )
 
 
-def queried(search: Certified) -> list[Estimate]:
+def queried_estimates(search: Certified) -> list[Estimate]:
     """The present estimates of the states of a memory's queries, in their order.
 
     Calls and the usual error are those of the last query there. A memory that was

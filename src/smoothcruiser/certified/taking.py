@@ -23,9 +23,9 @@ import numpy as np
 
 from smoothcruiser.certified.inspected import LEAST_SECONDS
 from smoothcruiser.certified.keeping import POOL_SECONDS, SLICE_SECONDS
-from smoothcruiser.certified.limits import Ends, limits_for_samples
-from smoothcruiser.certified.position import Position
-from smoothcruiser.certified.room import Full
+from smoothcruiser.certified.limits import QueryLimits, limits_for_samples
+from smoothcruiser.certified.position import QueryProgress
+from smoothcruiser.certified.room import MemoryFull
 from smoothcruiser.certified.shares import pair_costs
 from smoothcruiser.certified.steering_kernel import FIRST_BATCH
 from smoothcruiser.errors import Interrupted, InvalidInput
@@ -43,7 +43,7 @@ SLICE_SHARE = 0.25  # of the time that is left
 REPORT_SECONDS = 0.5  # between two reports to a callback within a round
 
 
-class Taking:
+class SamplingRounds:
     """Takes the samples of one memory."""
 
     def __init__(self, search: Certified) -> None:
@@ -57,7 +57,10 @@ class Taking:
         self._begun = self._told = start_time
 
     def said_stop(
-        self, position: Position, limits: Ends, least_seconds: float = REPORT_SECONDS
+        self,
+        position: QueryProgress,
+        limits: QueryLimits,
+        least_seconds: float = REPORT_SECONDS,
     ) -> str | None:
         """Report to the callback, if the last report is old; return whether it stops."""
         search, now = self.search, time.perf_counter()
@@ -84,7 +87,7 @@ class Taking:
         self._told = time.perf_counter()
         return "callback" if says_stop(callback_answer) else None
 
-    def ending_seconds(self, limits: Ends) -> float:
+    def ending_seconds(self, limits: QueryLimits) -> float:
         """The seconds between the last sample and the answer."""
         if limits.deadline == math.inf:
             return 0.0
@@ -98,7 +101,7 @@ class Taking:
             + search._inspected.reserved_seconds(limits)
         )
 
-    def begin_round(self, position: Position, pairs: Ints, counts: Ints) -> None:
+    def begin_round(self, position: QueryProgress, pairs: Ints, counts: Ints) -> None:
         """Keep the jobs of a round: rows first, then pairs to sample, with their shares."""
         are_rows = self.search._sampler.are_rows(pairs)
         row_places = np.flatnonzero(are_rows)
@@ -117,7 +120,7 @@ class Taking:
             self.search._region.leave_round()
             position.end_round()
 
-    def _begin_batch(self, position: Position) -> None:
+    def _begin_batch(self, position: QueryProgress) -> None:
         """Make a batch of the first jobs, all of them rows, or none."""
         num_rows = int(self.search._sampler.are_rows(position.pairs).sum())
         num_jobs = num_rows or len(position.pairs)
@@ -127,7 +130,7 @@ class Taking:
         position.pairs = np.concatenate([pairs, position.pairs[num_jobs:]])
         position.counts = np.concatenate([counts, position.counts[num_jobs:]])
 
-    def _take_missing(self, position: Position) -> None:
+    def _take_missing(self, position: QueryProgress) -> None:
         """Give the pairs that had no row their shares of delta, and sample them.
 
         That is in this round, or in the next one if the step was not inspected yet.
@@ -158,7 +161,7 @@ class Taking:
             g.pairs["cost"][new_pairs] = pair_cost
         search._drawn_pairs += len(new_pairs)
 
-    def begin_sampling(self, limits: Ends) -> Ends:
+    def begin_sampling(self, limits: QueryLimits) -> QueryLimits:
         """Go on with samples beside rows, and return the limits for that.
 
         It follows the round in which the first pair without a row was met.
@@ -176,7 +179,9 @@ class Taking:
         only_rows = search.known and search.exact
         return search._inspected.looked is None and not only_rows
 
-    def inspect(self, position: Position, calls_left: int, limits: Ends) -> int:
+    def inspect(
+        self, position: QueryProgress, calls_left: int, limits: QueryLimits
+    ) -> int:
         """Inspect the step before the first sample, and return the calls."""
         search = self.search
         if limits.phases.begin(
@@ -193,7 +198,7 @@ class Taking:
         limits.phases.begin("sampling", calls=search.num_calls - position.first_call)
         return num_calls
 
-    def end_query(self, limits: Ends, state: Any) -> None:
+    def end_query(self, limits: QueryLimits, state: Any) -> None:
         """Inspect the step, the rows and the states again, after a query."""
         search, sampler = self.search, self.search._sampler
         if sampler.torn:
@@ -212,7 +217,7 @@ class Taking:
             sampler, state, closing_limits
         )
 
-    def sample_round(self, position: Position, limits: Ends) -> str | None:
+    def sample_round(self, position: QueryProgress, limits: QueryLimits) -> str | None:
         """Sample the jobs of the round; return None, or why it was left.
 
         A search that was left by the clock or by hand is saved before its samples are
@@ -234,7 +239,7 @@ class Taking:
                     self._enter(limits.closing_limits())
                     position.end_round()
                     return reason
-        except Full as error:
+        except MemoryFull as error:
             search.num_calls += error.calls
             search._region.leave_round()
             self.enter_waiting(limits)
@@ -242,17 +247,17 @@ class Taking:
         position.end_round()
         return None
 
-    def enter_waiting(self, limits: Ends) -> str | None:
+    def enter_waiting(self, limits: QueryLimits) -> str | None:
         """Enter the samples of a round that was left, as far as there is room.
 
         Returns why some still wait, if it was for want of time.
         """
         reason = None
-        with suppress(Full):
+        with suppress(MemoryFull):
             reason = self._enter(limits)
         return reason
 
-    def _enter(self, limits: Ends) -> str | None:
+    def _enter(self, limits: QueryLimits) -> str | None:
         """Enter the samples; return None, or why some of them wait."""
         start_time, batch = time.perf_counter(), self.search._intake.batch
         if batch is None:
@@ -264,7 +269,7 @@ class Taking:
             self.entering = (time.perf_counter() - start_time) / num_entered
         return reason
 
-    def _fill(self, position: Position, limits: Ends) -> str | None:
+    def _fill(self, position: QueryProgress, limits: QueryLimits) -> str | None:
         """Sample the batch in slices; return None, or why it is not full."""
         search, sampler = self.search, self.search._sampler
         batch, pace, self.lost = search._intake.batch, search._pace, 0

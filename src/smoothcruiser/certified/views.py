@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from smoothcruiser.certified.history import History
 from smoothcruiser.certified.memory import Memory
-from smoothcruiser.certified.position import Position
+from smoothcruiser.certified.position import QueryProgress
 from smoothcruiser.certified.table import Table, table_of
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.records.frames import Framed, drawn
+from smoothcruiser.records.frames import Framed, draw_object
 from smoothcruiser.shown import brief
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
 
 
-class Viewed(Framed):
+class MemoryDisplays(Framed):
     """The displays of a memory; ``Certified`` is one."""
 
     frame_columns = Table.frame_columns
@@ -59,9 +59,9 @@ class Viewed(Framed):
             ax: where to draw; by default a figure of its own.
             state: one that was queried; by default the last one.
         """
-        return drawn("certified", self, ax, state=state)
+        return draw_object("certified", self, ax, state=state)
 
-    def _remember(self, position: Position) -> None:
+    def _remember(self, position: QueryProgress) -> None:
         """Add the interval of the query under way to the history."""
         self.history.add(
             position.root, self.num_calls, self.memory.interval(position.root)

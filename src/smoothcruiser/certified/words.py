@@ -28,11 +28,11 @@ from smoothcruiser.engines.compiled.handover import (
     ADDRESS,
     INLINED,
     Handover,
-    calling,
-    checked,
+    build_if_current,
     tier_choice,
+    with_compiled_step,
 )
-from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import is_fixed, written_into
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
@@ -74,7 +74,9 @@ def word_sampler(
     if loops is None:
         return None
     if loops.spoken is not None and loops.spoken.kept:
-        problem = calling(loops.spoken, problem)  # nothing is compiled for Python
+        problem = with_compiled_step(
+            loops.spoken, problem
+        )  # nothing is compiled for Python
     sampler = WordSampler(problem, memory, seed, loops)
     sampler.warm(state)
     sampler.compile_seconds = time.perf_counter() - start_time
@@ -113,16 +115,16 @@ def _by_address(
 ) -> WordLoops | None:
     """Loops that all users share, and the functions that they call; None for arrays."""
     from smoothcruiser.certified import words_kernel
-    from smoothcruiser.engines.compiled.speaking import speak_step
+    from smoothcruiser.engines.compiled.speaking import compile_user_step
     from smoothcruiser.jit import by_address
     from smoothcruiser.jit.spoken import is_shown
 
-    user_step = speak_step(problem, state) if is_shown(kind) else None
+    user_step = compile_user_step(problem, state) if is_shown(kind) else None
     if user_step is None:
         return None
     row_parts = by_address.row_parts()
     salt, store = row_parts["salt"], row_parts["STORE"]
-    enter_shared = compiled(words_kernel.enter_state, salt=salt, STORE=store)
+    enter_shared = compile_function(words_kernel.enter_state, salt=salt, STORE=store)
 
     def enter(state: Any, *others: Any) -> int:
         words = user_step.words(state)
@@ -135,14 +137,16 @@ def _by_address(
         return None if loops is None else loops.draw
 
     return WordLoops(
-        compiled(words_kernel.draw_states, nogil=True, **row_parts),
+        compile_function(words_kernel.draw_states, nogil=True, **row_parts),
         enter,
         user_step.state,
-        compiled(words_kernel.fill_slots),
+        compile_function(words_kernel.fill_slots),
         floats,
         (kind, _shapes(state)),
         user_step,
-        Handover(checked(build, user_step)) if tier_choice() != ADDRESS else None,
+        Handover(build_if_current(build, user_step))
+        if tier_choice() != ADDRESS
+        else None,
     )
 
 
@@ -161,14 +165,16 @@ def _inlined_loops(
     adapter = (
         draws_kernel.step_three if len(returned_types) == 3 else draws_kernel.step_two
     )
-    step = compiled(adapter, USER_STEP=oracle)
+    step = compile_function(adapter, USER_STEP=oracle)
     load_and_store: dict[str, Any] = {"LOAD": word_form.load, "STORE": word_form.store}
-    load = compiled(words_kernel.load_state, LOAD=word_form.load)
+    load = compile_function(words_kernel.load_state, LOAD=word_form.load)
     return WordLoops(
-        compiled(words_kernel.draw_states, nogil=True, STEP=step, **load_and_store),
-        compiled(words_kernel.enter_state, STORE=word_form.store),
+        compile_function(
+            words_kernel.draw_states, nogil=True, STEP=step, **load_and_store
+        ),
+        compile_function(words_kernel.enter_state, STORE=word_form.store),
         lambda row: load(int(row.ctypes.data)),
-        compiled(words_kernel.fill_slots),
+        compile_function(words_kernel.fill_slots),
         floats,
         (kind, _shapes(state)),
     )

@@ -225,9 +225,9 @@ def _compile_step(problem: Problem, start_state: Any) -> None:
 @contextmanager
 def _limit_calls(probe: Probe) -> Iterator[None]:
     """Watch for a call that hangs, as the engines do."""
-    from smoothcruiser.engines.watchdog import watched
+    from smoothcruiser.engines.watchdog import limit_call_seconds
 
-    with watched(probe, probe.call_seconds):
+    with limit_call_seconds(probe, probe.call_seconds):
         yield
 
 

@@ -17,7 +17,7 @@ from smoothcruiser.checks.state_bounds import check_state_bounds
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.operators.check import check_operator
-from smoothcruiser.problem.answers import two_in_one
+from smoothcruiser.problem.answers import key_collision
 from smoothcruiser.problem.rows import check_rewards, known_row
 from smoothcruiser.problem.states import check_recognizable, identical, same_state
 
@@ -143,7 +143,7 @@ def check_keys(probe: Probe) -> Finding:
                 continue
             num_compared += 1
             if problem.profile(earlier_state) != problem.profile(state):
-                raise two_in_one(
+                raise key_collision(
                     state,
                     earlier_state,
                     problem.profile(state),

@@ -22,18 +22,18 @@ from smoothcruiser.checks.probe import (
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.keys import CheckKey, Key
 from smoothcruiser.problem.answers import (
-    flickering,
-    remembered,
-    rows_together,
+    answers_changed,
+    dependent_rows,
+    oracle_remembers,
     same_mover,
 )
 from smoothcruiser.problem.batched import Batched, rows_apart
-from smoothcruiser.problem.states import unchanged
+from smoothcruiser.problem.states import is_unchanged
 from smoothcruiser.problem.wary_actions import (
     InsistsOnInt,
     is_wary,
+    make_wary,
     refuse_named_legal,
-    wary,
 )
 
 
@@ -56,7 +56,7 @@ def check_walks(probe: Probe, start: Any) -> Finding:
         ):
             actions = problem.legal_actions(state)
             if problem.profile(state) != problem.profile(state):
-                raise flickering(state)
+                raise answers_changed(state)
             action = actions[int(rng.integers(len(actions)))]
             _, next_state, has_ended = probe.sample_walk(state, action, rng)
             if (
@@ -86,7 +86,7 @@ def check_walks(probe: Probe, start: Any) -> Finding:
 
 def _wary_action(probe: Probe, action: int) -> int:
     """The action, made to refuse a reading by its name where the step allows it."""
-    return wary(probe.problem, action) if is_wary(probe.problem) else action
+    return make_wary(probe.problem, action) if is_wary(probe.problem) else action
 
 
 def check_randomness(probe: Probe) -> Finding:
@@ -134,7 +134,7 @@ def check_randomness(probe: Probe) -> Finding:
         if (stream_moved and rng.words.tolist() != words_after) or (
             probe.used_stream[pair_index] and not stream_moved
         ):
-            raise remembered(state, action)
+            raise oracle_remembers(state, action)
     return Finding(
         "randomness",
         "ok",
@@ -159,7 +159,7 @@ def check_rows(probe: Probe) -> Finding:
         ]
         probe.calls += SAMPLES * SAMPLES
         if not rows_apart(oracle, state, action, seeds, SAMPLES):
-            raise rows_together(state, action)
+            raise dependent_rows(state, action)
     return Finding("rows", "ok", "rows of one batch are drawn apart.")
 
 
@@ -208,7 +208,7 @@ def check_states(probe: Probe) -> Finding:
         _, next_state, _ = probe.sample(
             state, action, probe.stream(CheckKey.UNTOUCHED, i, 0)
         )
-        if unchanged(state_before, state) is False:
+        if is_unchanged(state_before, state) is False:
             raise OracleError(
                 f"The oracle changed the state it was given: {state_before!r} became "
                 f"{state!r} under action {action}. "
@@ -217,7 +217,7 @@ def check_states(probe: Probe) -> Finding:
             )
         next_before = copy.deepcopy(next_state)
         probe.sample(state, action, probe.stream(CheckKey.UNTOUCHED, i, 1))
-        if unchanged(next_before, next_state) is False:
+        if is_unchanged(next_before, next_state) is False:
             raise OracleError(
                 "A next state changed when the oracle was called again: "
                 f"{next_before!r} became {next_state!r} at state {state!r}, action "

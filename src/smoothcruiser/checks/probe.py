@@ -11,14 +11,14 @@ from smoothcruiser.errors import Hung, SmoothcruiserError
 from smoothcruiser.jit.keys import CheckKey, Key
 from smoothcruiser.problem.answers import (
     Answer,
-    at,
+    at_pair,
     check_order,
     early_payoff,
-    hung,
-    outside,
-    raised,
+    oracle_hung,
+    oracle_raised,
+    reward_outside,
     undeclared_end,
-    unpacked,
+    unpack_answer,
 )
 from smoothcruiser.problem.futures import same_future
 from smoothcruiser.problem.problem import Problem
@@ -80,22 +80,22 @@ class Probe:
             raise
         except BaseException as error:
             if isinstance(error, Hung):
-                raise hung(self.call_seconds, at(state, action)) from error
-            raise raised(error, at(state, action)) from error
+                raise oracle_hung(self.call_seconds, at_pair(state, action)) from error
+            raise oracle_raised(error, at_pair(state, action)) from error
         finally:
             self.seconds_spent += time.perf_counter() - start_time
-        reward, next_state, has_ended = unpacked(answer, state, action)
+        reward, next_state, has_ended = unpack_answer(answer, state, action)
         if isinstance(action, WaryAction):
             check_order(answer, state, action)
         if not math.isnan(reward):
             self.rewards = (min(self.rewards[0], reward), max(self.rewards[1], reward))
         low, high = self.problem.facts.reward_range
         if not low <= reward <= high:
-            raise outside(reward, at(state, action), low, high)
+            raise reward_outside(reward, at_pair(state, action), low, high)
         if has_ended and not self.problem.facts.terminals:
-            raise undeclared_end(at(state, action))
+            raise undeclared_end(at_pair(state, action))
         if pays_early(self.problem, reward, next_state, has_ended):
-            raise early_payoff(reward, at(state, action))
+            raise early_payoff(reward, at_pair(state, action))
         has_ended = has_ended or self.problem.is_terminal(next_state)
         self.ends += has_ended
         if has_ended and len(self.end_states) < WALKS:

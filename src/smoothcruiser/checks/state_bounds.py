@@ -18,7 +18,7 @@ from typing import Any
 from smoothcruiser.checks.probe import FALSE_ALARM, SAMPLES, Finding, Probe
 from smoothcruiser.errors import OracleError
 from smoothcruiser.jit.keys import CheckKey
-from smoothcruiser.problem.bounds import bounds_at, slack
+from smoothcruiser.problem.bounds import bounds_at, bounds_slack
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING, largest
 from smoothcruiser.problem.rows import known_row
 
@@ -56,7 +56,7 @@ def check_state_bounds(probe: Probe) -> Finding:
             for side in (0, 1)
         )
         lower, upper = bounds_at(problem, state)
-        tolerance = slack(facts)
+        tolerance = bounds_slack(facts)
         if smallest_value > upper + tolerance or largest_value < lower - tolerance:
             raise OracleError(
                 f"value_bounds ({lower:.6g}, {upper:.6g}) at state {state!r} cannot "

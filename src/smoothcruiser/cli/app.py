@@ -45,7 +45,7 @@ from smoothcruiser.cli.exit import (
     report_lost_output,
     spell_options,
 )
-from smoothcruiser.errors import SmoothcruiserError, said, spelling
+from smoothcruiser.errors import SmoothcruiserError, describe_error, spelling
 
 # modules of this folder that are known to be no commands
 HELPER_MODULES = ("app", "completion", "exit", "options")
@@ -92,7 +92,7 @@ class Unloadable(click.Command):
     """A command of a file that cannot be imported: any use of it reports the reason."""
 
     def __init__(self, name: str, module: str, error: BaseException) -> None:
-        reason = said(error)
+        reason = describe_error(error)
         super().__init__(name, short_help=f"(cannot be loaded: {reason})")
         self.sentence = (
             f"The command {name!r} cannot be loaded: {reason}; fix or remove "
@@ -196,7 +196,7 @@ def _spelled_code() -> int:
         raise
     except MemoryError as error:
         complain(
-            f"There is not enough memory for this ({said(error)}); ask for less, or "
+            f"There is not enough memory for this ({describe_error(error)}); ask for less, or "
             "take a smaller problem."
         )
         return REFUSED

@@ -24,7 +24,7 @@ from smoothcruiser.cli.completion import (
     problem_names,
     target_names,
 )
-from smoothcruiser.errors import SmoothcruiserError, said
+from smoothcruiser.errors import SmoothcruiserError, describe_error
 
 Function = Callable[..., Any]
 
@@ -224,7 +224,7 @@ def make_problem(request: dict[str, Any]) -> Any:
         raise
     except (Exception, SystemExit) as error:
         raise SmoothcruiserError(
-            f"The problem {text!r} could not be made: {said(error)}."
+            f"The problem {text!r} could not be made: {describe_error(error)}."
         ) from error
 
 
@@ -424,8 +424,8 @@ def find_modules_here() -> None:
 
 def state_of(problem: Any, state: Any) -> Any:
     """The queried state, in the form of the problem's own."""
-    from smoothcruiser.problem.states import shaped
+    from smoothcruiser.problem.states import match_form
 
     return problem.start(
-        None if state is None else shaped(state, problem.initial_state)
+        None if state is None else match_form(state, problem.initial_state)
     )

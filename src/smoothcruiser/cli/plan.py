@@ -211,7 +211,7 @@ def _refuse_beside_states(option_values: dict[str, Any]) -> None:
 def _plan_many(states: Any, request: dict[str, Any], head: Head) -> Any:
     """The estimates at all states."""
     from smoothcruiser import api
-    from smoothcruiser.problem.states import shaped
+    from smoothcruiser.problem.states import match_form
 
     if not isinstance(states, tuple):
         raise click.UsageError(
@@ -220,7 +220,7 @@ def _plan_many(states: Any, request: dict[str, Any], head: Head) -> Any:
     problem, method, keywords = _method_of(request, head)
     del keywords["state"]
     head.problem = problem
-    shaped_states = [shaped(state, problem.initial_state) for state in states]
+    shaped_states = [match_form(state, problem.initial_state) for state in states]
     return api.plan_many(problem, shaped_states, method=method, **keywords)
 
 
@@ -261,10 +261,10 @@ def _plan_one(
         head.announce(ready)
         estimate = ready.run()
     except KeyboardInterrupt as interrupt:
-        from smoothcruiser.methods.base import unbegun
+        from smoothcruiser.methods.base import unstarted_estimate
         from smoothcruiser.query import Query
 
-        estimate = unbegun(
+        estimate = unstarted_estimate(
             method, Query.of(problem, start_state, **keywords), interrupt
         )
     return replace(estimate, notes=(*estimate.notes, *notes)), truth

@@ -21,7 +21,7 @@ from smoothcruiser.cli.options import (
     problem_options,
     tree_options,
 )
-from smoothcruiser.errors import InvalidInput, said
+from smoothcruiser.errors import InvalidInput, describe_error
 
 ARRAY = ".npy"
 
@@ -239,7 +239,7 @@ def _load_player(text: str, role: str) -> Any:
         return loaded_object
     except (Exception, SystemExit) as error:
         raise InvalidInput(
-            f"The {role} {text!r} could not be found ({said(error)}); name what is in "
+            f"The {role} {text!r} could not be found ({describe_error(error)}); name what is in "
             "a "
             f"module, module:name, or a file {ARRAY} that numpy.save wrote."
         ) from error

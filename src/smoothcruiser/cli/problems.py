@@ -50,7 +50,7 @@ def problems(as_json: bool) -> None:
 
 
 def _as_data() -> dict[str, Any]:
-    from smoothcruiser.problem.adapter import listed
+    from smoothcruiser.problem.adapter import list_adapters
     from smoothcruiser.problem.zoo import ZOO
 
     built_in: dict[str, Any] = {
@@ -67,6 +67,6 @@ def _as_data() -> dict[str, Any]:
             "missing": list(adapter.missing or ()),
             "fault": adapter.fault,
         }
-        for name, adapter in listed().items()
+        for name, adapter in list_adapters().items()
     }
     return built_in | adapters

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from smoothcruiser.errors import Interrupted, InvalidInput
-from smoothcruiser.progress import Callback, Phases, finish, read, shown
+from smoothcruiser.progress import Callback, Phases, finish, progress_callback, show_bar
 
 PARTS = ("figure1", "figure2", "table1", "all")
 
@@ -101,9 +101,9 @@ def reproduce_into(
         raise InvalidInput(
             f"The folder {out} cannot be made ({error.strerror}); give another to --out."
         ) from error
-    callback = read(progress)
+    callback = progress_callback(progress)
     start_time = time.perf_counter()
-    with shown(callback):
+    with show_bar(callback):
         results = _run_parts(what, chosen_effort, seed, Phases(callback))
         finish(callback, calls=0, seconds=time.perf_counter() - start_time)
     return [*results.save(out), *write_report(results, out)]

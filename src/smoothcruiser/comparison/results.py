@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 from smoothcruiser.estimate import NOWHERE
 from smoothcruiser.methods.base import Method
 from smoothcruiser.operators import Operator
-from smoothcruiser.operators.adding import added
+from smoothcruiser.operators.adding import sum_in_order
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.data import Data
-from smoothcruiser.records.fields import DataclassShape, uncountable
-from smoothcruiser.records.frames import Framed, drawn
+from smoothcruiser.records.fields import DataclassShape, calls_flaw
+from smoothcruiser.records.frames import Framed, draw_object
 from smoothcruiser.records.numbers import number_data
 from smoothcruiser.shown import Shown, brief
 from smoothcruiser.tree.searches import Search
@@ -49,7 +49,7 @@ class PlannerRun:
 
     def json_flaw(self) -> str | None:
         """Calls that nobody can have made."""
-        return uncountable("num_calls", self.num_calls)
+        return calls_flaw("num_calls", self.num_calls)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Truth:
             [policy[action] for action in actions],
             [weights[action] for action in actions],
         )
-        policy_value = added(
+        policy_value = sum_in_order(
             share * sign * self.q_values[action]
             for share, action in zip(action_shares, actions, strict=True)
         )
@@ -245,7 +245,7 @@ class Comparison(Shown, Data, Framed, Sequence[PlannerRun]):
             of: "error", "policy_regret", "action_regret" or "value"; without an exact
                 solution only "value" is known, and is drawn in place of "error".
         """
-        return drawn("comparison", self, ax, of=of)
+        return draw_object("comparison", self, ax, of=of)
 
     def __repr__(self) -> str:
         return brief(

@@ -33,12 +33,19 @@ from smoothcruiser import api
 from smoothcruiser.comparison.results import Comparison, PlannedRun, PlannerRun, Truth
 from smoothcruiser.errors import Interrupted, InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.jit.interrupts import heard, stoppable
+from smoothcruiser.jit.interrupts import current_stops, stoppable
 from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.methods.base import Method
 from smoothcruiser.methods.tree import NOTHING_GROWN, TreeSearch
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.progress import Callback, Phases, Progress, finish, read, shown
+from smoothcruiser.progress import (
+    Callback,
+    Phases,
+    Progress,
+    finish,
+    progress_callback,
+    show_bar,
+)
 from smoothcruiser.query import check_problem, named_keywords
 from smoothcruiser.tree.searches import Search
 
@@ -60,7 +67,10 @@ def truth_of(
     """
     if problem.tables is None and problem.outcomes is None:
         return None
-    stops_before, reporter = heard(), _RunReporter(progress, label="the exact solution")
+    stops_before, reporter = (
+        current_stops(),
+        _RunReporter(progress, label="the exact solution"),
+    )
     try:
         estimate = api.plan(
             problem, state, method="exact", progress=reporter.inner_callback()
@@ -69,7 +79,7 @@ def truth_of(
         if reporter.raised is error:
             raise
         return None
-    if reporter.is_refused or heard() > stops_before:
+    if reporter.is_refused or current_stops() > stops_before:
         raise Interrupted("The exact solution was stopped: there is no truth.")
     q_values = {
         action: q_value
@@ -136,11 +146,11 @@ def compare(
                 f"{name}=[{argument!r:.60}]."
             )
     planned_runs = jobs_of(planners() if methods is None else methods, budgets, seeds)
-    callback = read(progress)
+    callback = progress_callback(progress)
     state = problem.start(state)
     finished_runs: list[PlannerRun] = []
     start_time = time.perf_counter()
-    with shown(callback):
+    with show_bar(callback):
         with stoppable(), suppress(KeyboardInterrupt, Interrupted):
             if truth is None and not problem.is_terminal(state):
                 truth = truth_of(problem, state, callback)
@@ -195,11 +205,11 @@ def each_run(
         )
     reporter = _RunReporter(progress, len(jobs))
     for planned_run in jobs:
-        stops_before = heard()
+        stops_before = current_stops()
         if reporter.begin(planned_run):
             return
         planner_run = _run_planner(problem, state, planned_run, truth, reporter)
-        if reporter.is_refused or heard() > stops_before:
+        if reporter.is_refused or current_stops() > stops_before:
             return
         reporter.end(planner_run)
         yield planner_run

@@ -28,10 +28,10 @@ from smoothcruiser.schedule.numbers import (
     bounds,
     distance,
     duration,
-    fixed,
+    format_bound,
+    format_decimals,
     percent,
     rate,
-    up,
 )
 from smoothcruiser.schedule.text import BOUND_NAMES
 
@@ -135,7 +135,7 @@ def value_rows(
 
 def _value(estimate: Estimate, digits: int) -> Sentence:
     """The estimate, its usual error, and the interval that is promised."""
-    value = Phrase(fixed(estimate.value, digits), "good")
+    value = Phrase(format_decimals(estimate.value, digits), "good")
     half_width = _half_width(estimate)
     usual_error = _usual_error(estimate)
     if half_width is None or estimate.interval is None:
@@ -151,7 +151,7 @@ def _value(estimate: Estimate, digits: int) -> Sentence:
                 (value, Phrase(interval_note), Phrase("  not sampled", "dim"))
             )
         proven_note = Phrase("  proven, not sampled", "dim")
-        return Styled((value, Phrase(f" ± {up(half_width)}"), proven_note))
+        return Styled((value, Phrase(f" ± {format_bound(half_width)}"), proven_note))
     # else one-sided: the ends say more than a half-width
     if estimate.epsilon is not None and half_width <= 1.01 * estimate.epsilon:
         value = Phrase(f"{value.text} ± {distance(half_width, digits)}", "good")
@@ -164,15 +164,15 @@ def _usual_error(estimate: Estimate) -> tuple[Phrase, ...]:
     """The usual standard error, if there is one above 0."""
     if not estimate.standard_error:
         return ()
-    error = up(estimate.standard_error)
+    error = format_bound(estimate.standard_error)
     return (Phrase(f"  (usual error {error}, not promised)", "dim"),)
 
 
 def _verdict(estimate: Estimate, exact: Estimate, digits: int) -> str:
     """The exact value and how far the estimate is from it."""
     error = abs(estimate.value - exact.value)
-    error_text = fixed(error, digits)
-    text = f"{fixed(exact.value, digits)}; the answer is off by {error_text}"
+    error_text = format_decimals(error, digits)
+    text = f"{format_decimals(exact.value, digits)}; the answer is off by {error_text}"
     if estimate.interval is None:
         return text
     lower_bound, upper_bound = estimate.interval

@@ -18,7 +18,7 @@ from smoothcruiser.display.document import (
 )
 from smoothcruiser.display.many import USUAL_ERROR
 from smoothcruiser.errors import printable
-from smoothcruiser.schedule.numbers import up
+from smoothcruiser.schedule.numbers import format_bound
 
 COLUMNS = (
     ("value", "value"),
@@ -84,7 +84,7 @@ def _exact_value_text(comparison: Comparison) -> str:
     truth = comparison.truth
     if truth is None:
         return "no exact value is known"
-    exact = f"exact value {truth.value:.6g} ± {up(truth.bound, 1)}"
+    exact = f"exact value {truth.value:.6g} ± {format_bound(truth.bound, 1)}"
     return f"{exact}; error is the distance to it"
 
 
@@ -120,7 +120,9 @@ def number(value: float | None, error_floor: float = 0.0) -> str:
     if value is None:
         return "-"
     return (
-        f"≤ {up(error_floor, 1)}" if 0.0 < error_floor >= abs(value) else f"{value:.4g}"
+        f"≤ {format_bound(error_floor, 1)}"
+        if 0.0 < error_floor >= abs(value)
+        else f"{value:.4g}"
     )
 
 

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from smoothcruiser.schedule.numbers import bounds, fixed
+from smoothcruiser.schedule.numbers import bounds, format_decimals
 
 Tone = Literal["", "strong", "good", "dim", "warning"]
 
@@ -176,13 +176,16 @@ def action_grid(block: Actions) -> Grid:
 def _action_cells(block: Actions, choice: Choice, visited: bool) -> tuple[str, ...]:
     digits, legal = block.digits, not math.isnan(choice.value)
     lower_bound, upper_bound = choice.interval
-    cells = [choice.label, fixed(choice.value, digits) if legal else "illegal"]
+    cells = [
+        choice.label,
+        format_decimals(choice.value, digits) if legal else "illegal",
+    ]
     if block.bounded:
         interval_text = bounds(lower_bound, upper_bound, digits)
         cells.append("" if math.isnan(lower_bound) else interval_text)
     if block.compared:
         is_unknown = math.isnan(choice.exact) or not legal
-        cells.append("" if is_unknown else fixed(choice.exact, digits))
+        cells.append("" if is_unknown else format_decimals(choice.exact, digits))
     if visited:
         cells.append("" if choice.visits is None else f"{choice.visits:,}")
     return (*cells, f"{100.0 * choice.policy:.1f}%")

@@ -9,7 +9,13 @@ from smoothcruiser.display.document import Block, Column, Fields, Grid, Labelled
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.schedule.numbers import bounds, counts, duration, fixed, up
+from smoothcruiser.schedule.numbers import (
+    bounds,
+    count_noun,
+    duration,
+    format_bound,
+    format_decimals,
+)
 from smoothcruiser.schedule.text import describe_facts
 
 USUAL_ERROR = "usual error"  # the title of the column of standard errors
@@ -19,13 +25,13 @@ MOST_ROWS = 60  # of a table in a notebook or a string; the command line shows a
 def estimates_page(answers: Estimates) -> Page:
     """The answers of ``plan_many``, the first ``MOST_ROWS`` of them."""
     problem_names = {answer.problem for answer in answers if answer.problem}
-    title = ("Estimates", *sorted(problem_names), counts(len(answers), "state"))
+    title = ("Estimates", *sorted(problem_names), count_noun(len(answers), "state"))
     return Page(title, _blocks(answers, MOST_ROWS))
 
 
 def planned_page(problem: Problem, answers: Estimates) -> Page:
     """The same on the command line: all answers, and the problem."""
-    title = ("smoothcruiser plan", problem.name, counts(len(answers), "state"))
+    title = ("smoothcruiser plan", problem.name, count_noun(len(answers), "state"))
     problem_block = Fields((("problem", describe_facts(problem.facts)),))
     return Page(title, (problem_block, *_blocks(answers, len(answers))))
 
@@ -72,17 +78,19 @@ def answers_grid(answers: Sequence[Estimate], max_rows: int) -> Grid:
         Column("calls", right=True),
     )
     num_omitted = max(0, len(answers) - max_rows)
-    omission_text = f"… {counts(num_omitted, 'more state')}" if num_omitted else ""
+    omission_text = f"… {count_noun(num_omitted, 'more state')}" if num_omitted else ""
     grid_rows = tuple(_row(answer, has_usual_errors) for answer in answers[:max_rows])
     return Grid(columns, grid_rows, more=omission_text)
 
 
 def _row(answer: Estimate, usual: bool) -> tuple[str, ...]:
     digits, interval = digits_of(answer), answer.interval
-    error_text = "" if not answer.standard_error else up(answer.standard_error)
+    error_text = (
+        "" if not answer.standard_error else format_bound(answer.standard_error)
+    )
     return (
         state_text(answer.state),
-        fixed(answer.value, digits),
+        format_decimals(answer.value, digits),
         *([error_text] if usual else []),
         "" if interval is None else bounds(*interval, digits),
         answer.action_label or "",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.table import KeptTable, Row, Table, queried
+from smoothcruiser.certified.table import KeptTable, Row, Table, queried_estimates
 from smoothcruiser.display.answers import state_text
 from smoothcruiser.display.document import Block, Column, Fields, Grid, Labelled, Page
 from smoothcruiser.display.many import MOST_ROWS, answers_grid, joint_promise
-from smoothcruiser.schedule.numbers import bounds, counts
+from smoothcruiser.schedule.numbers import bounds, count_noun
 from smoothcruiser.schedule.text import BOUND_NAMES
 
 DIGITS = 3  # decimals of the bounds in a table of states
@@ -16,15 +16,15 @@ DIGITS = 3  # decimals of the bounds in a table of states
 def certified_page(search: Certified) -> Page:
     """The states seen, the calls, and the answers at the queried states."""
     memory, delta = search.memory, 0.0 if search.exact else search.delta
-    queried_answers = queried(search)
+    queried_answers = queried_estimates(search)
     num_pairs = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
     memory_text = (
-        f"{counts(max(0, memory.num_nodes - 1), 'state')}, {counts(num_pairs, 'pair')} "
-        f"(state, action) and {counts(memory.num_entries, 'outcome')} seen"
+        f"{count_noun(max(0, memory.num_nodes - 1), 'state')}, {count_noun(num_pairs, 'pair')} "
+        f"(state, action) and {count_noun(memory.num_entries, 'outcome')} seen"
     )
     calls_text = f"{search.num_calls - search.num_rows:,} oracle calls, counted"
     if search.num_rows:
-        calls_text += f"; {counts(search.num_rows, 'row')} of outcomes= read"
+        calls_text += f"; {count_noun(search.num_rows, 'row')} of outcomes= read"
     bound_word = search.bound.word
     field_rows: list[Labelled] = [
         ("promise", joint_promise(queried_answers, delta)),
@@ -66,7 +66,7 @@ def table_page(table: Table | KeptTable) -> Page:
     grid = Grid(
         tuple(columns),
         tuple(_cells(row, has_horizon) for row in listed_rows),
-        more=f"… {counts(num_omitted, 'more state')}" if num_omitted else "",
+        more=f"… {count_noun(num_omitted, 'more state')}" if num_omitted else "",
     )
     promise_text = f"all intervals hold together with probability {table.confidence:g}"
     field_rows = (
@@ -74,7 +74,7 @@ def table_page(table: Table | KeptTable) -> Page:
         ("calls", f"{table.num_calls:,} oracle calls and rows read, counted"),
     )
     problem_name = table.problem if isinstance(table, KeptTable) else table.problem.name
-    title = ("Table", problem_name, counts(len(table), "state"))
+    title = ("Table", problem_name, count_noun(len(table), "state"))
     return Page(title, (grid, Fields(field_rows)))
 
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.records.numbers import counted, number_data
-from smoothcruiser.schedule.alternatives import offers
+from smoothcruiser.records.numbers import count_data, number_data
+from smoothcruiser.schedule.alternatives import list_alternatives
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.level_moments import level_moments
 from smoothcruiser.schedule.numbers import duration, rate, short
@@ -57,7 +57,7 @@ class Price:
         call_fields = (
             {"num_calls": None, "log10_calls": self.log10}
             if self.num_calls is None
-            else counted("num_calls", self.num_calls)
+            else count_data("num_calls", self.num_calls)
         )
         return {
             "name": self.name,
@@ -174,7 +174,7 @@ def explain_dict(
         level_data |= {
             "bias": number_data(moments.bias),
             "range": moments.spread if math.isfinite(moments.spread) else None,
-            **counted("own_calls", level_calls),
+            **count_data("own_calls", level_calls),
             "share": level_calls / price,
         }
     seconds = None
@@ -196,7 +196,7 @@ def alternatives_for(schedule: Schedule, budget: int | None) -> list[str]:
     """Payable alternatives, where the price is above the budget or the default."""
     call_limit = ALTERNATIVES_ABOVE if budget is None else budget
     return (
-        offers(schedule.facts, schedule, call_limit)
+        list_alternatives(schedule.facts, schedule, call_limit)
         if schedule.num_calls > call_limit
         else []
     )

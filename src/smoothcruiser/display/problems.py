@@ -12,7 +12,7 @@ from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.totals import EVERY_STEP
 from smoothcruiser.problem.zoo import ZOO
-from smoothcruiser.schedule.numbers import counts
+from smoothcruiser.schedule.numbers import count_noun
 from smoothcruiser.schedule.text import describe_facts
 
 OWN_PROBLEM = (
@@ -91,7 +91,7 @@ def _values(problem: Problem) -> str:
 
 def _model(problem: Problem) -> str:
     if problem.tables is not None:
-        return f"known as tables, {counts(problem.tables.num_states, 'state')}"
+        return f"known as tables, {count_noun(problem.tables.num_states, 'state')}"
     simulator_kind = "a plain Python function"
     if isinstance(problem.oracle, Batched):
         simulator_kind = "a function over arrays"

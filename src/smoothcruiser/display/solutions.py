@@ -9,7 +9,12 @@ import numpy as np
 from smoothcruiser.display.answers import state_text
 from smoothcruiser.display.document import Column, Fields, Grid, Labelled, Page
 from smoothcruiser.exact.solution import Solution
-from smoothcruiser.schedule.numbers import counts, duration, fixed, up
+from smoothcruiser.schedule.numbers import (
+    count_noun,
+    duration,
+    format_bound,
+    format_decimals,
+)
 
 MOST_STATES = 20  # rows; ``values`` and ``policy`` have all of them
 LEAST, MOST = 3, 6  # decimals
@@ -19,10 +24,10 @@ def solution_page(solution: Solution) -> Page:
     """The first states with their values and most likely actions."""
     num_states, num_actions = solution.q_values.shape
     field_rows: list[Labelled] = [
-        ("exact", f"every value up to {up(solution.residual_bound)}, proven"),
+        ("exact", f"every value up to {format_bound(solution.residual_bound)}, proven"),
         (
             "run",
-            f"{solution.method}, {counts(solution.sweeps, 'sweep')}, "
+            f"{solution.method}, {count_noun(solution.sweeps, 'sweep')}, "
             f"{duration(solution.seconds)} running, "
             f"{duration(solution.compile_seconds)} compiling",
         ),
@@ -37,8 +42,8 @@ def solution_page(solution: Solution) -> Page:
     title = (
         "Solution",
         *problem_names,
-        counts(num_states, "state"),
-        counts(num_actions, "action"),
+        count_noun(num_states, "state"),
+        count_noun(num_actions, "action"),
     )
     return Page(title, (_states(solution), Fields(tuple(field_rows), heading="Run")))
 
@@ -55,7 +60,7 @@ def _states(solution: Solution) -> Grid:
     digits = _digits(solution.residual_bound)
     listed_states = range(min(num_states, MOST_STATES))
     num_omitted = num_states - len(listed_states)
-    omission_text = f"… {counts(num_omitted, 'more state')}" if num_omitted else ""
+    omission_text = f"… {count_noun(num_omitted, 'more state')}" if num_omitted else ""
     return Grid(
         columns,
         tuple(_row(solution, i, digits) for i in listed_states),
@@ -73,7 +78,10 @@ def _digits(bound: float) -> int:
 def _row(solution: Solution, row: int, digits: int) -> tuple[str, ...]:
     state = row if solution.states is None else solution.states[row]
     value, policy = float(solution.values[row]), solution.policy[row]
-    cells = state_text(state), "unknown" if math.isnan(value) else fixed(value, digits)
+    cells = (
+        state_text(state),
+        "unknown" if math.isnan(value) else format_decimals(value, digits),
+    )
     if np.isnan(policy).any():
         return (*cells, "", "")
     if not policy.any():  # no action is legal

@@ -41,7 +41,7 @@ from smoothcruiser.display.document import (
     action_grid,
 )
 from smoothcruiser.display.layout import STYLES, table_lines, truncate_text
-from smoothcruiser.errors import printable, spelled
+from smoothcruiser.errors import printable, spell_arguments
 
 LABEL = 9  # width of the labels on the left: the longest common one is 'closed by'
 # characters of a policy bar that stand for probability 1; the shorter ones where
@@ -96,10 +96,10 @@ def _is_string(out: Console) -> bool:
 def _text(sentence: Sentence) -> Text:
     """A sentence with its tones."""
     if not isinstance(sentence, Styled):
-        return Text(spelled(sentence))
+        return Text(spell_arguments(sentence))
     text = Text()
     for phrase in sentence.parts:
-        text.append(spelled(phrase.text), style=STYLES[phrase.tone])
+        text.append(spell_arguments(phrase.text), style=STYLES[phrase.tone])
     return text
 
 

@@ -18,7 +18,7 @@ from smoothcruiser.display.document import (
     style_sentence,
 )
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.schedule.numbers import counts, duration
+from smoothcruiser.schedule.numbers import count_noun, duration
 from smoothcruiser.tree import view as views
 from smoothcruiser.tree.folding import principal_line
 from smoothcruiser.tree.tree import Tree
@@ -28,7 +28,7 @@ def tree_page(tree: Tree) -> Page:
     """The tree's answer, which carries no promise."""
     title = ("Tree", tree.problem.name, f"state {state_text(tree.state)}")
     size_text = (
-        f"{counts(tree.simulations, 'simulation')}, {counts(tree.num_nodes, 'node')}, "
+        f"{count_noun(tree.simulations, 'simulation')}, {count_noun(tree.num_nodes, 'node')}, "
         f"at most {tree.deepest} deep"
     )
     run_rows: list[Labelled] = [

@@ -22,8 +22,8 @@ from smoothcruiser.estimate import (
     Estimate,
     Interval,
     Spread,
-    about,
     best_action,
+    estimate_subject,
     not_excluded,
 )
 from smoothcruiser.problem.answers import contradiction
@@ -33,7 +33,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
 
 
-class Ran(NamedTuple):
+class RunRecord(NamedTuple):
     """The executor that ran the shards, and its findings about the step."""
 
     name: str  # the executor's
@@ -47,7 +47,7 @@ def assemble(
     state: Any,
     rule: StoppingRule,
     outcome: Outcome,
-    ran: Ran,
+    ran: RunRecord,
     *,
     seed: int,
 ) -> Estimate:
@@ -91,7 +91,7 @@ def assemble(
         certificate=certificate if has_promise else None,
         seconds=outcome.seconds,
         compile_seconds=ran.compile_seconds,
-        **about(problem, state),
+        **estimate_subject(problem, state),
         seed=seed,
         executor=ran.name,
         calls_spent=outcome.calls_spent,

@@ -44,21 +44,21 @@ from smoothcruiser.errors import (
     InvalidInput,
     OracleError,
     SmoothcruiserError,
-    said,
+    describe_error,
 )
 from smoothcruiser.operators.sampling import sampled_columns
 from smoothcruiser.problem.answers import (
-    at,
+    at_pair,
     early_payoff,
-    outside,
-    raised,
+    oracle_raised,
+    reward_outside,
     too_few_legal,
     undeclared_end,
 )
 from smoothcruiser.problem.batched import (
     WrongShape,
 )
-from smoothcruiser.problem.bounds import bad_bounds, slack
+from smoothcruiser.problem.bounds import bad_bounds, bounds_slack
 from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind
 
@@ -208,7 +208,7 @@ class BatchedEngine:
                     ~((rewards >= lowest_reward) & (rewards <= highest_reward))
                 )[0]
             )
-            raise outside(
+            raise reward_outside(
                 float(rewards[bad_row]),
                 self._describe_row(states, actions, bad_row),
                 lowest_reward,
@@ -261,7 +261,7 @@ class BatchedEngine:
             raise
         except BaseException as error:
             raise OracleError(
-                f"The batched {name} raised {said(error)} at {n} rows of which the "
+                f"The batched {name} raised {describe_error(error)} at {n} rows of which the "
                 f"first is {self.backend.row(states, 0)!r}; fix it there."
             ) from error
 
@@ -451,7 +451,7 @@ class BatchedEngine:
     def _middle(self, states: Any, n: int) -> Floats:
         """The middle of the bounds on V for every row."""
         facts = self.schedule.facts
-        (value_low, value_high), tolerance = facts.value_hull(), slack(facts)
+        (value_low, value_high), tolerance = facts.value_hull(), bounds_slack(facts)
         lower_bounds, upper_bounds = (
             np.asarray(self._ask(side, states, n), dtype=np.float64)
             for side in ("lower", "upper")
@@ -476,7 +476,7 @@ class BatchedEngine:
     # --- naming the row at fault ----------------------------------------------
 
     def _describe_row(self, states: Any, actions: Ints, i: int) -> str:
-        return at(self.backend.row(states, i), int(actions[i]))
+        return at_pair(self.backend.row(states, i), int(actions[i]))
 
     def _error_with_row(
         self, error: BaseException, states: Any, actions: Ints
@@ -499,7 +499,9 @@ class BatchedEngine:
             if end_row - first_row == 1
             else f" (one of {end_row - first_row} rows; none of them fails alone)"
         )
-        return raised(error, self._describe_row(states, actions, first_row) + row_note)
+        return oracle_raised(
+            error, self._describe_row(states, actions, first_row) + row_note
+        )
 
     def _fails(self, states: Any, actions: Ints, low: int, high: int) -> bool:
         try:

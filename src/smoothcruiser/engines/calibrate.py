@@ -24,7 +24,7 @@ from smoothcruiser.engines.registry import default_executor, make_engine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.interrupts import stoppable
-from smoothcruiser.jit.stopwatch import uncounted
+from smoothcruiser.jit.stopwatch import pause_stopwatch
 from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
@@ -64,7 +64,7 @@ def calls_per_second(
     """
     job = timing_job(problem, state, most_calls)
     start_time = time.perf_counter()
-    with uncounted():
+    with pause_stopwatch():
         engine = make_engine(executor or default_executor(problem), job)
         warm_up()
     compile_seconds = time.perf_counter() - start_time

@@ -20,7 +20,7 @@ from smoothcruiser.engines.inspection import Looks, look
 from smoothcruiser.engines.registry import make_engine
 from smoothcruiser.engines.run import RootSums
 from smoothcruiser.engines.scores import WHOLE
-from smoothcruiser.engines.shards import Partial, Shard, cut
+from smoothcruiser.engines.shards import Partial, Shard, cut_shards
 from smoothcruiser.engines.stopping import StoppingRule, stopping_rule
 from smoothcruiser.jit.interrupts import stoppable
 
@@ -59,7 +59,7 @@ def draw_first_samples(
     try:
         for action in actions:
             root_sums, num_calls = RootSums(), 0
-            for shard in _pilot_shards(cut(schedule, shards=shards)[0]):
+            for shard in _pilot_shards(cut_shards(schedule, shards=shards)[0]):
                 partial_sums = engine.run_shard(replace(shard, action=action), seed)
                 sums_by_shard[action, shard.index] = partial_sums
                 root_sums.add(partial_sums)

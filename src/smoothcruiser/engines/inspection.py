@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.engines.retyping import retyped_by
-from smoothcruiser.engines.watchdog import calls_the_oracle, watched
+from smoothcruiser.engines.watchdog import calls_the_oracle, limit_call_seconds
 from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
@@ -44,11 +44,11 @@ from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.jit.streams import Stream, stream, warm_up
 from smoothcruiser.problem.answers import (
     Answer,
-    answered,
+    answers_changed,
+    call_oracle,
     companion_hung,
-    flickering,
-    remembered,
-    rows_together,
+    dependent_rows,
+    oracle_remembers,
     same_mover,
 )
 from smoothcruiser.problem.batched import Batched, rows_apart
@@ -61,12 +61,17 @@ from smoothcruiser.problem.problem import (
     LOOKED_ROWS,
     Problem,
 )
-from smoothcruiser.problem.states import copied, same_state, unchanged, written_into
+from smoothcruiser.problem.states import (
+    copy_state,
+    is_unchanged,
+    same_state,
+    written_into,
+)
 from smoothcruiser.problem.wary_actions import (
     InsistsOnInt,
     is_wary,
+    make_wary,
     refuse_named_legal,
-    wary,
 )
 
 # After this time no further pair is inspected: some simulators take seconds per
@@ -132,7 +137,7 @@ def look(
     if seconds is not None:
         inspector.seconds = min(seconds, LOOK_SECONDS)
     try:
-        with watched(inspector, problem.call_seconds):
+        with limit_call_seconds(inspector, problem.call_seconds):
             if looked is None:
                 with suppress(_NoCallsLeft):
                     inspector.inspect_pairs(state, max_pairs)
@@ -217,7 +222,7 @@ class _Inspector:
             return  # the engine reports the fault
         self.calls += LOOKED_BATCHES * LOOKED_ROWS
         if not are_independent:
-            raise rows_together(state, action)
+            raise dependent_rows(state, action)
 
     def repeat_calls(self, looked: Looks) -> None:
         """Call the pairs once more; they must give the same answers."""
@@ -242,14 +247,14 @@ class _Inspector:
         profile = self.problem.profile(state)
         self._check_bounds(state)
         self._check_left(state, steps)
-        state_copy = copied(state)
+        state_copy = copy_state(state)
         # The step gets a copy, so that the caller's own state stays as it is.
         step_state = state if state_copy is None else copy.deepcopy(state_copy)
         rng = self._stream(stream_place)
         words_before = rng.words.copy()
         first_answer = self._call(step_state, action, rng)
         words_after = tuple(rng.words.tolist())
-        next_state_copy = copied(first_answer[1])
+        next_state_copy = copy_state(first_answer[1])
         self._check_untouched(state_copy, step_state, action)
         pair_look = Look(
             step_state,
@@ -271,7 +276,7 @@ class _Inspector:
         )
         try:
             second_action = (
-                wary(self.problem, action) if is_wary(self.problem) else action
+                make_wary(self.problem, action) if is_wary(self.problem) else action
             )
             second_answer = self._call(step_state, second_action, rng)
         except InsistsOnInt:  # the first call succeeded: nothing to compare here
@@ -299,14 +304,14 @@ class _Inspector:
         before returns a remembered answer.
         """
         if tuple(rng.words.tolist()) != earlier_look.taken:
-            raise remembered(earlier_look.state, earlier_look.action)
+            raise oracle_remembers(earlier_look.state, earlier_look.action)
 
     def _check_untouched(self, state_copy: Any, state: Any, action: int) -> None:
         """Refuse a state that was written into.
 
         A part that was only filled in counts as a cache, if futures stay equal.
         """
-        is_same = True if state_copy is None else unchanged(state_copy, state)
+        is_same = True if state_copy is None else is_unchanged(state_copy, state)
         if is_same is None:
             is_same = self._same_future(
                 copy.deepcopy(state_copy), state, OTHER + len(self.looked)
@@ -321,7 +326,7 @@ class _Inspector:
             return
         first_bounds, second_bounds = (bounds_at(problem, state) for _ in range(2))
         if first_bounds != second_bounds:
-            raise flickering(state)
+            raise answers_changed(state)
 
     def _check_left(self, state: Any, steps: int) -> None:
         """Refuse bounds on V that the steps left of a horizon do not allow.
@@ -347,7 +352,7 @@ class _Inspector:
             raise _NoCallsLeft
         self.calls += 1
         facts = self.problem.facts
-        reward, next_state, has_ended = answered(
+        reward, next_state, has_ended = call_oracle(
             self.problem, state, action, rng, *facts.reward_range, facts.terminals
         )
         return (
@@ -361,11 +366,11 @@ class _Inspector:
     ) -> None:
         reward, next_state, has_ended = earlier_look.answer
         if self.problem.profile(earlier_look.state) != earlier_look.profile:
-            raise flickering(earlier_look.state)
+            raise answers_changed(earlier_look.state)
         self._check_bounds(earlier_look.state)
         if (
             earlier_look.kept is not None
-            and unchanged(earlier_look.kept, next_state) is False
+            and is_unchanged(earlier_look.kept, next_state) is False
         ):
             raise OracleError(
                 "A next state changed when the oracle was called again: "
@@ -417,7 +422,9 @@ class _Inspector:
         )
 
 
-def seen(pairs: int, asked: int, looks: int | None, doubts: str = "") -> str:
+def describe_inspections(
+    pairs: int, asked: int, looks: int | None, doubts: str = ""
+) -> str:
     """The findings about the step, as a sentence for a certificate.
 
     ``pairs`` were inspected before the run, ``asked`` calls were made after it,
@@ -460,11 +467,11 @@ def look_once(problem: Problem, state: Any, seed: int) -> int:
 
     It is for searches that promise nothing.
     """
-    state_copy, step_state = copied(state), copied(state)
+    state_copy, step_state = copy_state(state), copy_state(state)
     if problem.tables is not None or state_copy is None:
         return 0
     action, facts = problem.legal_actions(state)[0], problem.facts
-    answered(
+    call_oracle(
         problem,
         step_state,
         action,
@@ -472,6 +479,6 @@ def look_once(problem: Problem, state: Any, seed: int) -> int:
         *facts.reward_range,
         facts.terminals,
     )
-    if unchanged(state_copy, step_state) is False:
+    if is_unchanged(state_copy, step_state) is False:
         raise written_into(state_copy, step_state, action)
     return 1

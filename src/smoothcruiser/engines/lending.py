@@ -50,7 +50,7 @@ def _close_once(box: list[ShardWorkers]) -> None:
         box.pop().close()
 
 
-class Lender:
+class WorkerReuse:
     """Opens workers as ``open_workers`` does, and reuses those that start slowly."""
 
     def __init__(self, waiting: TimedWorkers | None = None) -> None:

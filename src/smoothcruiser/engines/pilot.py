@@ -22,13 +22,13 @@ from typing import Any
 from smoothcruiser.engines.inspection import look
 from smoothcruiser.engines.pools.base import Build, Pool
 from smoothcruiser.engines.retyping import retyped_by
-from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle, watched
+from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle, limit_call_seconds
 from smoothcruiser.errors import Hung
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
-from smoothcruiser.problem.answers import answered, companion_hung
+from smoothcruiser.problem.answers import call_oracle, companion_hung
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import copied
+from smoothcruiser.problem.states import copy_state
 from smoothcruiser.query import Compute
 
 STEPS = 8  # of one walk at the most: the states that matter are near its beginning
@@ -68,7 +68,7 @@ class Pilot:
         return "walks from the start meet the same states"
 
 
-def look_first(
+def run_pilot(
     problem: Problem,
     state: Any,
     seed: int,
@@ -144,7 +144,7 @@ def _look_here(
             inspection_calls, _ = look(problem, state, seed, seconds=look_seconds)
             if is_compiled:
                 deadline = time.perf_counter() + seconds
-            with watched(walks, problem.call_seconds):
+            with limit_call_seconds(walks, problem.call_seconds):
                 while walks.calls < calls and time.perf_counter() < deadline:
                     walks.step()
     except Hung as error:
@@ -169,7 +169,7 @@ class _Walks:
 
     def __init__(self, problem: Problem, start: Any, seed: int, longest: int) -> None:
         self.problem, self.longest = problem, longest
-        start_copy = copied(start)  # the caller's own state stays as it is
+        start_copy = copy_state(start)  # the caller's own state stays as it is
         self.start = start if start_copy is None else start_copy
         self.retype = retyped_by(problem, start)
         self.choices = stream(seed, Key.PILOT, 0, 0)
@@ -183,7 +183,7 @@ class _Walks:
         self._begin()
 
     def _begin(self) -> None:
-        start_copy = copied(self.start)
+        start_copy = copy_state(self.start)
         self.state, self.length = self.start if start_copy is None else start_copy, 0
 
     @calls_the_oracle
@@ -195,7 +195,7 @@ class _Walks:
         words_before = self.rng.words.tolist()
         start_time = time.perf_counter()
         self.calls += 1
-        _, next_state, has_ended = answered(
+        _, next_state, has_ended = call_oracle(
             problem,
             self.state,
             action,

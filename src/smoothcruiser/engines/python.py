@@ -23,22 +23,22 @@ from smoothcruiser.engines.base import Job, not_run
 from smoothcruiser.engines.corrections import correction
 from smoothcruiser.engines.scores import add_scores
 from smoothcruiser.engines.shards import Partial, Piece, Shard
-from smoothcruiser.engines.watchdog import calls_the_oracle, watched
+from smoothcruiser.engines.watchdog import calls_the_oracle, limit_call_seconds
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.jit.streams import Stream, from_words, stream
 from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.problem.answers import (
-    at,
+    at_pair,
     companion_hung,
     early_payoff,
-    hung,
-    outside,
-    raised,
+    oracle_hung,
+    oracle_raised,
+    reward_outside,
     undeclared_end,
-    unpacked,
+    unpack_answer,
 )
 from smoothcruiser.problem.bounds import middle_at
-from smoothcruiser.problem.states import Guard, copied
+from smoothcruiser.problem.states import Guard, copy_state
 from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind, Level
 
@@ -110,13 +110,13 @@ class PythonEngine:
         distances = array("d")  # of the new samples, and after a Ctrl-C of one more
         self.calls = 0
         state, root = self.state, self.schedule.root
-        state_copy = copied(state)
+        state_copy = copy_state(state)
         sample_root = self._subtract_center(self.level_samplers[root.child])
         if root.target != "value":
             sample_root = self._backup(root.child, shard.action)
         end_time = time.perf_counter() + seconds
         try:
-            with watched(self, self.problem.call_seconds):
+            with limit_call_seconds(self, self.problem.call_seconds):
                 while sums[0] < shard.count:
                     if self.stopped:
                         raise Interrupted(STOPPED)
@@ -155,7 +155,7 @@ class PythonEngine:
             raise Interrupted(STOPPED)
         self.calls += 1
         guard = self.guard
-        state_copy = guard.copied(state) if guard.due() else None
+        state_copy = guard.copy_state(state) if guard.due() else None
         try:
             answer = self.problem.oracle(state, action, self.rng)
         except (SmoothcruiserError, KeyboardInterrupt):
@@ -170,28 +170,28 @@ class PythonEngine:
                 reward, next_state, is_over = answer
             reward = float(reward)
         except (TypeError, ValueError):
-            reward, next_state, is_over = unpacked(answer, state, action)
+            reward, next_state, is_over = unpack_answer(answer, state, action)
         if state_copy is not None:
             guard.compare(state_copy, state, action)
         if not self.lowest_reward <= reward <= self.highest_reward:
-            raise outside(
-                reward, at(state, action), self.lowest_reward, self.highest_reward
+            raise reward_outside(
+                reward, at_pair(state, action), self.lowest_reward, self.highest_reward
             )
         if is_over:
             if not self.schedule.facts.terminals:
-                raise undeclared_end(at(state, action))
+                raise undeclared_end(at_pair(state, action))
             return reward, next_state, True
         is_over = self.problem.is_terminal(next_state)
         if self.pays_late and reward != 0.0 and not is_over:
-            raise early_payoff(reward, at(state, action))
+            raise early_payoff(reward, at_pair(state, action))
         return reward, next_state, is_over
 
     def _oracle_error(
         self, error: BaseException, state: Any, action: int
     ) -> OracleError:
         if isinstance(error, Hung):
-            return hung(self.problem.call_seconds, at(state, action))
-        return raised(error, at(state, action))
+            return oracle_hung(self.problem.call_seconds, at_pair(state, action))
+        return oracle_raised(error, at_pair(state, action))
 
     # --- levels as functions --------------------------------------------------
 
@@ -318,7 +318,7 @@ class PythonEngine:
 
         def leaf_total(state: Any, action: int, samples: int) -> float:
             rng, total, guard = self.rng, 0.0, self.guard
-            state_copy = guard.copied(state) if guard.due(samples) else None
+            state_copy = guard.copy_state(state) if guard.due(samples) else None
             for _ in range(samples):
                 if self.stopped:
                     raise Interrupted(STOPPED)
@@ -337,18 +337,18 @@ class PythonEngine:
                         reward, next_state, is_over = answer
                     reward = float(reward)
                 except (TypeError, ValueError):
-                    reward, next_state, is_over = unpacked(answer, state, action)
+                    reward, next_state, is_over = unpack_answer(answer, state, action)
                 if not lowest_reward <= reward <= highest_reward:
-                    raise outside(
-                        reward, at(state, action), lowest_reward, highest_reward
+                    raise reward_outside(
+                        reward, at_pair(state, action), lowest_reward, highest_reward
                     )
                 if is_over:
                     if not has_terminals:
-                        raise undeclared_end(at(state, action))
+                        raise undeclared_end(at_pair(state, action))
                 elif is_terminal is not None:
                     is_over = self._is_over(is_terminal, next_state)
                 if pays_late and reward != 0.0 and not is_over:
-                    raise early_payoff(reward, at(state, action))
+                    raise early_payoff(reward, at_pair(state, action))
                 total += reward - center if is_over else reward + later_value
             if state_copy is not None:
                 guard.compare(state_copy, state, action)

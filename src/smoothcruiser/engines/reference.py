@@ -20,9 +20,9 @@ from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.streams import Stream, stream
-from smoothcruiser.problem.answers import answered
+from smoothcruiser.problem.answers import call_oracle
 from smoothcruiser.problem.bounds import middle_at
-from smoothcruiser.problem.states import Guard, copied
+from smoothcruiser.problem.states import Guard, copy_state
 from smoothcruiser.schedule.schedule import Kind, Level
 from smoothcruiser.theory.catoni import psi
 
@@ -81,7 +81,7 @@ class ReferenceEngine:
         """The sums of ``count`` root samples that take their numbers from ``rng``."""
         self.rng = rng
         self.calls = 0
-        state_copy = copied(self.state)
+        state_copy = copy_state(self.state)
         total = 0.0
         square = 0.0
         self.distances = []
@@ -126,7 +126,7 @@ class ReferenceEngine:
         self.calls += 1
         facts = self.schedule.facts
         lowest_reward, highest_reward = facts.reward_range
-        reward, next_state, is_over = answered(
+        reward, next_state, is_over = call_oracle(
             self.problem,
             state,
             action,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.engines.base import Engine, Executor, Job, Workers
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
 from smoothcruiser.jit.interrupts import unbroken
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import Problem
@@ -210,7 +210,7 @@ def register(executor: Executor) -> Executor:
 # --- queries ------------------------------------------------------------------
 
 
-def named(name: str) -> Executor:
+def find_executor(name: str) -> Executor:
     """The executor of a name; an unknown name raises one sentence with all names."""
     if name not in EXECUTORS:
         raise InvalidInput(
@@ -254,10 +254,10 @@ def choose(problem: Problem, compute: Compute) -> Executor:
                 "tls= is for the cluster at a scheduler's address: give scheduler=, "
                 "or drop tls=."
             )
-        return named(compute.executor or default_executor(problem))
+        return find_executor(compute.executor or default_executor(problem))
     clusters = [row for row in EXECUTORS.values() if row.scheduler]
     chosen_executor = (
-        clusters[0] if compute.executor is None else named(compute.executor)
+        clusters[0] if compute.executor is None else find_executor(compute.executor)
     )
     if not chosen_executor.scheduler:
         raise InvalidInput(
@@ -279,7 +279,7 @@ def open_workers(job: Job, compute: Compute) -> Workers:
 
 def make_engine(name: str, job: Job) -> Engine:
     """The engine of executor ``name``, in this process."""
-    chosen_executor = named(name)
+    chosen_executor = find_executor(name)
     _check_job(chosen_executor, job)
     return chosen_executor.engine(job.problem)(job)
 
@@ -299,7 +299,7 @@ def _check_job(chosen: Executor, job: Job) -> None:
 
 def accepts(name: str, job: Job) -> bool:
     """Whether executor ``name`` can run a job."""
-    return _runs_job(named(name), job)
+    return _runs_job(find_executor(name), job)
 
 
 def _runs_job(row: Executor, job: Job) -> bool:
@@ -320,7 +320,7 @@ def _check_refusal(row: Executor, job: Job) -> None:
     except Exception as error:
         raise InvalidInput(
             f"The executor {row.name!r} cannot say whether it runs this job "
-            f"({said(error)}); fix its refuses, or use another executor."
+            f"({describe_error(error)}); fix its refuses, or use another executor."
         ) from error
     if refusal is not None and not isinstance(refusal, str):
         raise InvalidInput(
@@ -339,7 +339,7 @@ def _unknown_kinds(row: Executor, job: Job) -> Kinds:
         raise
     except Exception as error:
         raise InvalidInput(
-            f"The engine of executor {row.name!r} cannot be loaded: {said(error)}; "
+            f"The engine of executor {row.name!r} cannot be loaded: {describe_error(error)}; "
             "install what it needs, or use another executor."
         ) from error
     return frozenset(level.kind for level in job.schedule.levels) - engine_kinds

@@ -24,7 +24,7 @@ from smoothcruiser.engines.base import Workers
 from smoothcruiser.engines.scores import Sums, add_sums
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
-from smoothcruiser.jit.interrupts import hear
+from smoothcruiser.jit.interrupts import count_stop
 from smoothcruiser.progress import Callback, Phases, time_left
 from smoothcruiser.schedule.schedule import Schedule
 
@@ -254,7 +254,7 @@ class Alarm:
             self.timer.cancel()
 
 
-def run(
+def run_schedule(
     workers: Workers,
     schedule: Schedule,
     ledger: Ledger,
@@ -321,7 +321,7 @@ def run(
             if not ledger.complete:
                 outcome.stopped = Cause.BUDGET
     except (Interrupted, KeyboardInterrupt) as stop:
-        hear(stop)
+        count_stop(stop)
         workers.stop()
         is_late = alarm is not None and alarm.rang
         outcome.stopped = cause_of(stop, is_late, phases.refused)

@@ -61,7 +61,7 @@ class Shard:
     count: int
 
 
-def cut(
+def cut_shards(
     schedule: Schedule, *, shards: int | None = None
 ) -> tuple[tuple[Shard, ...], ...]:
     """The shards of one action, for each segment between checkpoints.

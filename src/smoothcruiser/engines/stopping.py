@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from smoothcruiser.engines.run import Outcome, RootSums
 from smoothcruiser.engines.scores import BINNED, BINS, LOGGED, NO_SCORE, WHOLE, Score
-from smoothcruiser.engines.shards import cut
+from smoothcruiser.engines.shards import cut_shards
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.schedule.kinds.base import TOLERANCE
 from smoothcruiser.schedule.schedule import Schedule
@@ -244,7 +244,7 @@ def stopping_rule(
         return StoppingRule(schedule, None)
     promise = root_promise(schedule)
     all_shards = [
-        shard for segment in cut(schedule, shards=shards) for shard in segment
+        shard for segment in cut_shards(schedule, shards=shards) for shard in segment
     ]
     # A shard is summed by itself, then the shards are.
     num_additions = max(shard.count for shard in all_shards) + len(all_shards)

@@ -33,7 +33,7 @@ from types import CodeType, FrameType
 from typing import Any, Protocol, Self, TypeVar
 
 from smoothcruiser.errors import Hung
-from smoothcruiser.jit.interrupts import Hold, TimeIsUp
+from smoothcruiser.jit.interrupts import StopRequest, TimeIsUp
 
 # A share of ``call_seconds`` between two checks of the watching thread: an
 # overlong call is ended at most 25% late.
@@ -59,7 +59,7 @@ class Counting(Protocol):
 
 
 @contextmanager
-def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
+def limit_call_seconds(engine: Counting, call_seconds: float | None) -> Iterator[None]:
     """Raise ``Hung`` in this thread if an oracle call lasts over ``call_seconds``."""
     if call_seconds is None:
         yield
@@ -114,7 +114,7 @@ class Breaker:
 
     fired = False  # whether it has ended one
 
-    def __init__(self, hold: Hold | None = None) -> None:
+    def __init__(self, hold: StopRequest | None = None) -> None:
         self.hold = hold
 
     def __enter__(self) -> Self:
@@ -211,7 +211,7 @@ def _raise_time_is_up(*_: Any) -> None:
 
 
 @contextmanager
-def ended_at(deadline: float, hold: Hold) -> Iterator[None]:
+def end_calls_at(deadline: float, hold: StopRequest) -> Iterator[None]:
     """End an oracle call of a held run that lasts beyond ``deadline`` (perf_counter)."""
     if deadline == math.inf:
         yield
@@ -222,7 +222,7 @@ def ended_at(deadline: float, hold: Hold) -> Iterator[None]:
 
 
 @contextmanager
-def overdue(seconds: float | None) -> Iterator[None]:
+def warn_if_overdue(seconds: float | None) -> Iterator[None]:
     """Say on standard error if this is not over well after its time limit."""
     if seconds is None:
         yield

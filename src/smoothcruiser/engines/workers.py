@@ -10,7 +10,7 @@ from typing import Any
 
 from smoothcruiser.engines.base import Engine, Job, Report
 from smoothcruiser.engines.calibrate import Speed, measure_speed
-from smoothcruiser.engines.inspection import Looks, look, seen, sendable
+from smoothcruiser.engines.inspection import Looks, describe_inspections, look, sendable
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
 from smoothcruiser.engines.pools.threads import ThisThread, Threads
 from smoothcruiser.engines.shards import Piece, Shard
@@ -137,12 +137,12 @@ class ShardWorkers:
         if self.engine is not None:
             guard = self.engine.guard
             looks, doubts = (0, "") if guard is None else (guard.looks, guard.doubts)
-        return seen(len(self.looked or ()), asked, looks, doubts)
+        return describe_inspections(len(self.looked or ()), asked, looks, doubts)
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
         """As in ``Workers``."""
         turns = Turns(source, seed, self.abreast, self.moves)
-        num_abandoned = len(self.pool.abandoned)  # by earlier runs
+        num_abandoned = len(self.pool.abandoned_results)  # by earlier runs
 
         def take_piece(item: Any, piece: Piece) -> bool:
             if not piece.whole:
@@ -156,7 +156,7 @@ class ShardWorkers:
             stop_error = error
             raise
         finally:
-            for end in (*self.pool.abandoned[num_abandoned:], stop_error):
+            for end in (*self.pool.abandoned_results[num_abandoned:], stop_error):
                 self._leave(end)
 
     def _leave(self, end: Any) -> None:

@@ -17,7 +17,7 @@ from smoothcruiser.evaluation.path_rules import Path
 from smoothcruiser.evaluation.plain_rollouts import PlainRollouts
 from smoothcruiser.evaluation.reading import ask_safely, find_rule, takes_rng
 from smoothcruiser.evaluation.rollouts import RolloutTask
-from smoothcruiser.problem.answers import answered
+from smoothcruiser.problem.answers import call_oracle
 
 
 class ActionRollouts(PlainRollouts):
@@ -47,7 +47,7 @@ class ActionRollouts(PlainRollouts):
                 return False
             action = self._action(state)
             self.calls += 1
-            reward, state, is_over = answered(
+            reward, state, is_over = call_oracle(
                 self.direct,
                 state,
                 action,

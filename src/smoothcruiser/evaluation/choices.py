@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.arguments import shortened
+from smoothcruiser.problem.arguments import shorten_value
 from smoothcruiser.problem.problem import Problem
 
 # how far probabilities may be from summing to 1, as printed decimals are
@@ -86,7 +86,7 @@ class PolicyAnswer:
         label_hint = "" if self.problem.labels(self.state) is None else " or its label"
         return InvalidInput(
             f"{self.source} must be an action (0 to {K - 1}{label_hint}), {K} probabilities "
-            f"or a dict from actions to probabilities, got {shortened(answer)}: {why}"
+            f"or a dict from actions to probabilities, got {shorten_value(answer)}: {why}"
             f"{'' if why.endswith('?') else '.'}"
         )
 

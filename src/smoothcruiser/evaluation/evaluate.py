@@ -22,14 +22,19 @@ import time
 from contextlib import closing
 from typing import Any
 
-from smoothcruiser.engines.inspection import LOOK_SECONDS, Looks, look, seen
+from smoothcruiser.engines.inspection import (
+    LOOK_SECONDS,
+    Looks,
+    describe_inspections,
+    look,
+)
 from smoothcruiser.engines.registry import machine_code
-from smoothcruiser.engines.watchdog import overdue
+from smoothcruiser.engines.watchdog import warn_if_overdue
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import (
     Certificate,
     Estimate,
-    about,
+    estimate_subject,
     terminal_estimate,
 )
 from smoothcruiser.evaluation.confidence import UNIT
@@ -47,8 +52,8 @@ from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
 from smoothcruiser.evaluation.sampling import NO_LIMIT, PathRun
 from smoothcruiser.evaluation.unevaluated import unevaluated_estimate
-from smoothcruiser.jit.interrupts import Hold, held
-from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
+from smoothcruiser.jit.interrupts import StopRequest, stoppable_run
+from smoothcruiser.jit.stopwatch import Stopwatch, pause_stopwatch
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
@@ -111,13 +116,13 @@ def evaluate(query: Query, policy: Any) -> Estimate:
     steps_left = None if problem.horizon is None else problem.horizon - steps_elapsed
     stakes = Stakes(problem, steps_left)
     setting = rollout_setting(problem, LONGEST if steps_left is None else steps_left)
-    with held() as hold:
+    with stoppable_run() as hold:
         task = RolloutTask(problem, state, setting, query.seed, hold)
         phases = Phases(query.progress, hold)
         if phases.begin("compiling"):
             return unevaluated_estimate(query, stakes.values, phases.refused)
         watch = Stopwatch()
-        with uncounted():
+        with pause_stopwatch():
             rollouts = rollouts_of(task, policy, wants_compiled)
         with closing(rollouts):
             return _run_evaluation(query, policy, stakes, task, rollouts, phases, watch)
@@ -156,7 +161,7 @@ def _run_evaluation(
         summary = _certain_summary(rollouts, stakes, query, most_calls)
     if summary is None:
         path_run = PathRun(rollouts, stakes, query, phases, most_calls, len(pairs))
-        with overdue(time_limit):
+        with warn_if_overdue(time_limit):
             summary = path_run.run_paths()
     run_seconds = watch.elapsed()
     last_look_seconds = (
@@ -169,10 +174,12 @@ def _run_evaluation(
     repeated_calls = 0
     if pairs and call_seconds <= last_look_seconds:
         repeated_calls, _ = _inspect_step(
-            query, Hold() if hold.came else hold, pairs, None, last_look_seconds
+            query, StopRequest() if hold.came else hold, pairs, None, last_look_seconds
         )
     rollouts.spend(repeated_calls - len(pairs))
-    inspection = seen(len(pairs), repeated_calls, rollouts.looks, rollouts.doubts)
+    inspection = describe_inspections(
+        len(pairs), repeated_calls, rollouts.looks, rollouts.doubts
+    )
     assumed = (
         *assumptions(problem, ONE_LAW, inspection),
         "the policy is one fixed function; the rollouts are fresh samples",
@@ -201,7 +208,7 @@ def _run_evaluation(
         certificate=certificate,
         seconds=run_seconds,
         compile_seconds=watch.stood_still(),
-        **about(problem, state),
+        **estimate_subject(problem, state),
         seed=query.seed,
         executor=rollouts.name,
         notes=notes_of(query, policy, summary, rollouts, hold),
@@ -211,7 +218,7 @@ def _run_evaluation(
 
 def _inspect_step(
     query: Query,
-    hold: Hold,
+    hold: StopRequest,
     pairs: Looks | None,
     most_calls: int | None,
     seconds: float,

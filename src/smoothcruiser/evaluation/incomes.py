@@ -9,7 +9,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Interval
 from smoothcruiser.evaluation.path_rules import STEPS, TOTAL
-from smoothcruiser.operators.outward import added, widened
+from smoothcruiser.operators.outward import add_intervals, widen_interval
 from smoothcruiser.problem.answers import beyond_total
 from smoothcruiser.problem.problem import Problem
 
@@ -28,7 +28,9 @@ def _regularizer_income(problem: Problem) -> Interval:
     omega = operator.omega_range(problem.num_actions)
     # |Omega| is a multiple of log K, sqrt K or 1/K: some units in the last place
     rounding_slack = ROUNDING * max(abs(omega[0]), abs(omega[1]))
-    min_income, max_income = widened((0.0 - omega[1], 0.0 - omega[0]), rounding_slack)
+    min_income, max_income = widen_interval(
+        (0.0 - omega[1], 0.0 - omega[0]), rounding_slack
+    )
     if problem.is_game:
         min_income, max_income = (
             min(min_income, -max_income),
@@ -39,7 +41,7 @@ def _regularizer_income(problem: Problem) -> Interval:
 
 def step_income(problem: Problem) -> Interval:
     """The range of one step's income, the regularizer included, rounded outwards."""
-    return added(problem.reward_range, _regularizer_income(problem))
+    return add_intervals(problem.reward_range, _regularizer_income(problem))
 
 
 def _income_of_steps(problem: Problem, step: Interval, steps: int | None) -> Interval:
@@ -47,7 +49,7 @@ def _income_of_steps(problem: Problem, step: Interval, steps: int | None) -> Int
 
     An episode that may end may also pay nothing more.
     """
-    min_income, max_income = problem.facts.earned(step, steps)
+    min_income, max_income = problem.facts.sum_bounds(step, steps)
     if problem.facts.terminals:
         return min(min_income, 0.0), max(max_income, 0.0)
     return min_income, max_income

@@ -49,15 +49,15 @@ from smoothcruiser.tree.kernel import (
     Floats,
     Ints,
     Setting,
+    count_open_actions,
     find_child,
     gather,
-    opened,
     same,
     sign_of,
     state_hash,
 )
 from smoothcruiser.tree.searches import TreeRule
-from smoothcruiser.tree.selection import drawn, recommended
+from smoothcruiser.tree.selection import recommended_slot, sample_slot
 
 
 def table_row(state: int) -> int:
@@ -97,14 +97,14 @@ def node_policies(
     w: Any = np.empty(K)
     p: Any = np.empty(K)
     for node in range(count):
-        max_actions = opened(setting, ints, node, 0)
+        max_actions = count_open_actions(setting, ints, node, 0)
         num_legal = gather(
             rule, ints, floats, node, K, head, action_ids, n, x, h, max_actions
         )
         for a in range(K):
             out[node, a] = 0.0
         if is_greedy(code):
-            out[node, action_ids[recommended(rule, x, n, num_legal)]] = 1.0
+            out[node, action_ids[recommended_slot(rule, x, n, num_legal)]] = 1.0
             continue
         for j in range(num_legal):
             w[j] = weights[action_ids[j]]
@@ -163,7 +163,7 @@ def policy_rollouts(
                 row = tree_node if follows else ROW(state)
                 for j in range(num_legal):
                     p[j] = table[row, action_ids[j]]
-            j = drawn(p, num_legal, rng)
+            j = sample_slot(p, num_legal, rng)
             if p[j] < 1.0:
                 lots[0] = 1.0
             sign = sign_of(setting, data, state)

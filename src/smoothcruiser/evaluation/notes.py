@@ -7,7 +7,7 @@ from typing import Any
 
 from smoothcruiser.estimate import Estimate, Interval, note_agreement
 from smoothcruiser.evaluation.rollouts import Rollouts
-from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
 
@@ -53,7 +53,7 @@ def notes_of(
     policy: Any,
     summary: RolloutSummary,
     rollouts: Rollouts,
-    hold: Hold,
+    hold: StopRequest,
 ) -> tuple[str, ...]:
     """The notes of an evaluation."""
     certainty_text = (

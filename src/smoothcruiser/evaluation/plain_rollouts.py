@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.watchdog import watched
+from smoothcruiser.engines.watchdog import limit_call_seconds
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.evaluation.path_rules import COLUMNS, Path, PathRule, path_length
 from smoothcruiser.evaluation.rollouts import RolloutTask
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
-from smoothcruiser.operators.adding import added
-from smoothcruiser.problem.answers import answered
-from smoothcruiser.problem.states import Guard, copied
-from smoothcruiser.tree.selection import drawn
+from smoothcruiser.operators.adding import sum_in_order
+from smoothcruiser.problem.answers import call_oracle
+from smoothcruiser.problem.states import Guard, copy_state
+from smoothcruiser.tree.selection import sample_slot
 
 # how far probabilities may be from summing to 1, as printed decimals are
 SUM_TOLERANCE = 1e-6
@@ -66,8 +66,8 @@ class PlainRollouts:
 
     def run_paths(self, count: int, most_calls: int, rule: PathRule) -> Any:
         """As in ``Rollouts``."""
-        state_before = copied(self.state)
-        with watched(self, self.problem.call_seconds):
+        state_before = copy_state(self.state)
+        with limit_call_seconds(self, self.problem.call_seconds):
             samples = self._play_paths(rule, count, most_calls)
         if not self.hold.came:  # a step that was broken off may leave it changed
             self.guard.compare(state_before, self.state, 0)
@@ -100,7 +100,7 @@ class PlainRollouts:
             legal_actions = problem.legal_actions(state)
             w = [self.weights[a] for a in legal_actions]
             p = self._probabilities(policy(state, action), state, legal_actions, w)
-            j = drawn(p, len(p), self.rng)
+            j = sample_slot(p, len(p), self.rng)
             self.random = self.random or p[j] < 1.0
             action = legal_actions[j]
             sign = 1.0 if problem.mover(state) == 1 else -1.0
@@ -110,7 +110,7 @@ class PlainRollouts:
                 self.setting.high,
                 self.setting.ends,
             )
-            reward, state, is_over = answered(
+            reward, state, is_over = call_oracle(
                 problem,
                 state,
                 action,
@@ -150,5 +150,5 @@ class PlainRollouts:
                 f"policy({state!r}) must give probabilities of "
                 f"legal actions that sum to 1, got {all_shares}."
             )
-        share_sum = added(p)
+        share_sum = sum_in_order(p)
         return [share / share_sum for share in p]

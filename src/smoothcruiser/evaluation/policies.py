@@ -26,7 +26,7 @@ from smoothcruiser.evaluation.policy_tables import is_table
 from smoothcruiser.evaluation.reading import PolicyReading, read_policy
 from smoothcruiser.evaluation.rollouts import CompiledRollouts, Rollouts, RolloutTask
 from smoothcruiser.exact.reachable import known_model
-from smoothcruiser.operators.adding import added
+from smoothcruiser.operators.adding import sum_in_order
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Tables
 from smoothcruiser.tree.compiled import CompiledTree
@@ -160,7 +160,7 @@ def _follow_stages(problem: Problem, solution: Any, model: Tables, steps: int) -
         )
         all_shares = [0.0] * K
         for a, share in zip(legal_actions, legal_shares, strict=True):
-            all_shares[a] = share / added(legal_shares)
+            all_shares[a] = share / sum_in_order(legal_shares)
         return all_shares
 
     return walk

@@ -28,7 +28,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.evaluation.choices import SUM_TOLERANCE, PolicyAnswer
-from smoothcruiser.problem.arguments import shortened
+from smoothcruiser.problem.arguments import shorten_value
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Bools, Floats
 
@@ -165,7 +165,8 @@ def by_values(rows: Floats, live: Bools | None, names: Sequence[Any]) -> bool:
     odd_row = int(np.flatnonzero(is_counted & ~is_exact)[0])
     raise InvalidInput(
         f"{int(is_exact.sum()):,} rows of the policy are probabilities, and others are almost "
-        f"or not: that of state {names[odd_row]!r} is {shortened(rows[odd_row].tolist())}, which "
+        f"or not: that of state {names[odd_row]!r} is "
+        f"{shorten_value(rows[odd_row].tolist())}, which "
         f"sums to {row_sums[odd_row]:.6g} over legal actions; let every row sum to 1, or, if they "
         "are action values, give the best actions: policy.argmax(axis=1)."
     )
@@ -209,7 +210,7 @@ def _refuse_undefined(rows: Floats, names: Sequence[Any]) -> None:
         odd_row = int(np.flatnonzero(is_undefined)[0])
         raise InvalidInput(
             f"The action values of state {names[odd_row]!r} must be numbers for every legal "
-            f"action, got {shortened(rows[odd_row].tolist())}."
+            f"action, got {shorten_value(rows[odd_row].tolist())}."
         )
 
 
@@ -248,7 +249,7 @@ def _read_entries(
     ):
         raise InvalidInput(
             "A list as a policy has one entry per state, "
-            f"{tables.num_states:,}, got {len(entries):,}: {shortened(entries)}."
+            f"{tables.num_states:,}, got {len(entries):,}: {shorten_value(entries)}."
         )
 
     def rule(state: Any) -> list[float]:

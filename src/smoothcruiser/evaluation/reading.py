@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
 from smoothcruiser.evaluation.choices import SUM_TOLERANCE, WAITING, PolicyAnswer
 from smoothcruiser.evaluation.policy_tables import (
     Rule,
@@ -38,10 +38,10 @@ from smoothcruiser.evaluation.policy_tables import (
 )
 from smoothcruiser.exact.solution import Solution
 from smoothcruiser.operators import Max
-from smoothcruiser.problem.arguments import shortened
+from smoothcruiser.problem.arguments import shorten_value
 from smoothcruiser.problem.oracle import LiveOracle, ObservingOracle
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import lent
+from smoothcruiser.problem.states import lend_copy
 from smoothcruiser.problem.tabular import Floats
 
 PREDICT, METHODS = "predict", ("predict", "act", "select_action")
@@ -110,7 +110,7 @@ def find_rule(
     method_name = None if getattr(policy, "over_numbers", False) else _method_of(policy)
     if method_name is None and not callable(policy):
         raise InvalidInput(
-            f"A policy is {FORMS}; got {type(policy).__name__} {shortened(policy)}."
+            f"A policy is {FORMS}; got {type(policy).__name__} {shorten_value(policy)}."
         )
     if method_name is None:
         _check_parameters(policy)
@@ -159,12 +159,12 @@ def takes_rng(policy: Callable[..., Any]) -> bool:
 def ask_safely(ask: Callable[..., Any], state: Any, *more: Any) -> Any:
     """The answer of a user's function at a state; its errors name the state."""
     try:
-        return ask(lent(state), *more)
+        return ask(lend_copy(state), *more)
     except (SmoothcruiserError, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise InvalidInput(
-            f"The policy raised {said(error)} at state {state!r:.80}; fix it there."
+            f"The policy raised {describe_error(error)} at state {state!r:.80}; fix it there."
         ) from error
 
 
@@ -282,7 +282,7 @@ class _Prediction:
     def __call__(self, state: Any) -> Any:
         """The answer of ``predict`` at ``state``, without its memory."""
         oracle = self.problem.oracle
-        observation = lent(state)
+        observation = lend_copy(state)
         if isinstance(oracle, ObservingOracle):
             observation = oracle.observe(state)
         answer = ask_safely(lambda _: self.predict(observation, **self.options), state)
@@ -290,7 +290,7 @@ class _Prediction:
             if answer[1] is not None:
                 raise InvalidInput(
                     "predict must return an action or (action, None), got a memory as "
-                    f"well, {shortened(answer[1])}: a recurrent policy is no function of "
+                    f"well, {shorten_value(answer[1])}: a recurrent policy is no function of "
                     "the state; put its memory into the state of the problem."
                 )
             answer = answer[0]
@@ -314,9 +314,9 @@ class _Prediction:
         if answer_array.ndim == 1 and answer_array.size == problem.num_actions > 1:
             return choice.shares(answer_array)
         raise InvalidInput(
-            f"predict at state {state!r:.80} returned {shortened(answer)}, which is none of "
+            f"predict at state {state!r:.80} returned {shorten_value(answer)}, which is none of "
             f"the {problem.num_actions} actions of the environment that the problem has, "
-            f"{shortened(list(actions))}; give actions= to the adapter."
+            f"{shorten_value(list(actions))}; give actions= to the adapter."
         )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from smoothcruiser.engines.compiled.handover import (
     ADDRESS,
     Handover,
-    checked,
+    build_if_current,
     tier_choice,
 )
 from smoothcruiser.engines.compiled.kernel import allocate
@@ -28,8 +28,8 @@ from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.errors import OracleError, SmoothcruiserError
 from smoothcruiser.evaluation import kernel as evaluate_kernel
 from smoothcruiser.evaluation.path_rules import COLUMNS, PathRule
-from smoothcruiser.jit.build import compiled
-from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.jit.build import compile_function
+from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
@@ -53,7 +53,9 @@ class RolloutTask:
     state: Any  # where they start
     setting: Setting
     seed: int
-    hold: Hold = field(default_factory=Hold)  # says whether Ctrl-C was pressed
+    hold: StopRequest = field(
+        default_factory=StopRequest
+    )  # says whether Ctrl-C was pressed
 
 
 class Rollouts(Protocol):
@@ -124,7 +126,7 @@ def _make_loop(policy: CompiledPolicy, operator: Operator) -> _Loop:
     if nodes is None:
         nodes = (np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
         states = np.zeros(1, np.int64)
-    reserve_states = compiled(allocate) if machine is None else machine.allocate
+    reserve_states = compile_function(allocate) if machine is None else machine.allocate
     return _Loop(
         policy, _kernel_for(machine, operator), nodes, states, reserve_states(2)
     )
@@ -221,7 +223,7 @@ class CompiledRollouts:
         operator = task.problem.operator
         rule: TreeRule = tree.rule
         own_parts = _operator_parts(operator)
-        compiled(evaluate_kernel.node_policies, **own_parts)(
+        compile_function(evaluate_kernel.node_policies, **own_parts)(
             rule,
             tree_backend.setting,
             tree_backend.nodes.ints,
@@ -251,7 +253,7 @@ class CompiledRollouts:
         policy = CompiledPolicy(
             machine, data, state_address, table, nodes, states, state_words
         )
-        whole_policy = checked(
+        whole_policy = build_if_current(
             lambda: _with_functions(task.problem, policy, first_state, num_nodes),
             machine.spoken,
         )
@@ -348,7 +350,7 @@ class CompiledRollouts:
         except KeyboardInterrupt:
             outcomes += [
                 outcome
-                for outcome in self.thread.abandoned
+                for outcome in self.thread.abandoned_results
                 if isinstance(outcome, tuple)
             ]
         finally:
@@ -376,14 +378,14 @@ def _kernel_for(machine: Any, operator: Operator) -> Any:
     """
     own_parts = _operator_parts(operator)
     if isinstance(machine, RowMachine):
-        return compiled(
+        return compile_function(
             evaluate_kernel.policy_rollouts,
             nogil=True,
             **_row_parts(machine, own_parts),
         )
     machine_parts: dict[str, Any] = {}
     if machine is not None and machine.parts:
-        machine_parts = machine.parts | {"ROW": compiled(_no_row)}
+        machine_parts = machine.parts | {"ROW": compile_function(_no_row)}
     cache_key = (id(machine) if machine_parts else 0, *own_parts.values())
     if cache_key not in _kernels:
         used_parts = {
@@ -391,7 +393,7 @@ def _kernel_for(machine: Any, operator: Operator) -> Any:
             for name, function in machine_parts.items()
             if name != "ALLOCATE"
         }
-        built_kernel = compiled(
+        built_kernel = compile_function(
             evaluate_kernel.policy_rollouts, nogil=True, **used_parts, **own_parts
         )
         _kernels[cache_key] = (built_kernel, machine)
@@ -403,7 +405,7 @@ def _row_parts(machine: RowMachine, own_parts: dict[str, Any]) -> dict[str, Any]
 
     A user's own operator stands in the code, and no disk knows it.
     """
-    machine_parts = machine.parts | {"ROW": compiled(_no_row)} | own_parts
+    machine_parts = machine.parts | {"ROW": compile_function(_no_row)} | own_parts
     if own_parts:
         del machine_parts["salt"]
     return machine_parts

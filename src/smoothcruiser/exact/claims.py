@@ -16,7 +16,7 @@ import numpy as np
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact.reachable import KnownModel
 from smoothcruiser.exact.solution import Solution
-from smoothcruiser.problem.bounds import bounds_at, slack
+from smoothcruiser.problem.bounds import bounds_at, bounds_slack
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import check_rewards
 from smoothcruiser.problem.tabular import Bools
@@ -83,7 +83,7 @@ def broken_total(problem: Problem, solution: Solution, state: Any) -> str:
     if not claim_names:
         return ""
     lower_bound, upper_bound = facts.value_hull()
-    rounding_slack = solution.residual_bound + slack(problem.facts)
+    rounding_slack = solution.residual_bound + bounds_slack(problem.facts)
     for compared_state, value in _compared_values(problem, solution, state):
         if not lower_bound - rounding_slack <= value <= upper_bound + rounding_slack:
             return (
@@ -101,7 +101,7 @@ def broken_bounds(problem: Problem, solution: Solution, state: Any) -> str:
     """
     if problem.value_bounds is None:
         return ""
-    rounding_slack = solution.residual_bound + slack(problem.facts)
+    rounding_slack = solution.residual_bound + bounds_slack(problem.facts)
     for compared_state, value in _compared_values(problem, solution, state):
         try:
             lower_bound, upper_bound = (

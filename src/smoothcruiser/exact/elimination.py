@@ -24,7 +24,7 @@ import numpy as np
 
 from smoothcruiser.exact import elimination_kernel as kernel
 from smoothcruiser.exact.loops import Model, Packed
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.problem.tabular import Floats, Ints, Tables
 
 # Multiplications of an elimination in the time in which a sweep reads one number: its
@@ -59,12 +59,12 @@ class NarrowOrder:
     def solve(self, packed: Packed, room: Floats) -> Floats | None:
         """The fixed point of a policy's sweep; None where it is not finite."""
         x = np.empty(len(self.order))
-        compiled(kernel.eliminate)(packed, self.order, self.place, room, x)
+        compile_function(kernel.eliminate)(packed, self.order, self.place, room, x)
         return x if bool(np.all(np.isfinite(x))) else None
 
     def settle(self, m: Model, v: Floats, sweeps: int) -> None:
         """Sweep T for Max in place, back and forth along the order."""
-        compiled(kernel.settle)(m, self.order, v, sweeps)
+        compile_function(kernel.settle)(m, self.order, v, sweeps)
 
 
 _orders: WeakKeyDictionary[Tables, NarrowOrder | None] = WeakKeyDictionary()
@@ -86,14 +86,14 @@ def _find_narrow(m: Model) -> NarrowOrder | None:
         start = np.concatenate([[0], np.cumsum(row_lengths)]).astype(np.int64)
     start = start[::num_actions].copy()
     max_width = min(WIDEST, MOST_ENTRIES // num_states)
-    if compiled(kernel.widest_level)(start, target, max_width) > max_width:
+    if compile_function(kernel.widest_level)(start, target, max_width) > max_width:
         return None
     state_order, state_place = (
         np.empty(num_states, dtype=np.int64),
         np.empty(num_states, dtype=np.int64),
     )
     half_width = int(
-        compiled(kernel.level_order)(start, target, state_order, state_place)
+        compile_function(kernel.level_order)(start, target, state_order, state_place)
     )
     return (
         NarrowOrder(state_order, state_place, half_width)

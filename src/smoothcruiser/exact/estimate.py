@@ -10,9 +10,9 @@ import math
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import Certificate, Estimate, about, best_action
+from smoothcruiser.estimate import Certificate, Estimate, best_action, estimate_subject
 from smoothcruiser.exact.solution import Solution
-from smoothcruiser.problem.assumptions import own_words
+from smoothcruiser.problem.assumptions import adapter_assumptions
 from smoothcruiser.problem.problem import Problem
 
 
@@ -46,7 +46,7 @@ def exact_estimate(
             "the tables are the model"
             if problem.tables is not None
             else "outcomes= is the model",
-            *own_words(problem),
+            *adapter_assumptions(problem),
         ),
         best_actions=None,
     )
@@ -63,6 +63,6 @@ def exact_estimate(
         certificate=certificate,
         seconds=0.0,
         compile_seconds=0.0,
-        **about(problem, state),
+        **estimate_subject(problem, state),
         notes=notes,
     )

@@ -28,7 +28,7 @@ from smoothcruiser.exact import flow_kernel as kernel
 from smoothcruiser.exact.loops import Model
 from smoothcruiser.exact.model import room_for_policy
 from smoothcruiser.exact.watch import Watch
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.problem.tabular import Floats, Ints
 
 GUESSING = 3  # sweeps of the potential: back, forth and back
@@ -56,7 +56,7 @@ class FlowSteps:
         self.model = m._replace(
             **{x: np.empty_like(getattr(m, x)) for x in field_names}
         )
-        compiled(kernel.renumber)(m, self.order, state_place, self.model)
+        compile_function(kernel.renumber)(m, self.order, state_place, self.model)
         self.x, self.room = guess[self.order], room_for_policy(m)
         self.mass, self.visits = (
             np.full(num_states, 1.0 / num_states),
@@ -72,8 +72,8 @@ class FlowSteps:
         """
         least_change, steps_since, passes_done = np.inf, 0, 0
         improve_values, follow_policy = (
-            compiled(kernel.improve),
-            compiled(kernel.follow),
+            compile_function(kernel.improve),
+            compile_function(kernel.follow),
         )
         while (
             passes_done + PASSES <= max_passes
@@ -97,12 +97,14 @@ class FlowSteps:
                 else (least_change, steps_since + 1)
             )
             follow_policy(self.room, self.mass, self.visits, FOLLOWING)
-            compiled(kernel.relax)(self.room, self.visits, self.x, ROUNDS, SWEEPS)
+            compile_function(kernel.relax)(
+                self.room, self.visits, self.x, ROUNDS, SWEEPS
+            )
         return None, passes_done
 
     def _wanders(self) -> bool:
         """Whether the packed policy often moves against the order."""
-        return bool(compiled(kernel.against)(self.room) > MOST_AGAINST)
+        return bool(compile_function(kernel.against)(self.room) > MOST_AGAINST)
 
 
 def flow(m: Model, order: Ints) -> FlowSteps | None:
@@ -111,7 +113,7 @@ def flow(m: Model, order: Ints) -> FlowSteps | None:
     Sweeps in ``order`` reach all states soon.
     """
     guess = np.empty(len(m.sign))
-    num_peaks = compiled(kernel.potential)(m, order, guess, GUESSING)
+    num_peaks = compile_function(kernel.potential)(m, order, guess, GUESSING)
     return FlowSteps(m, guess) if num_peaks <= 1 else None
 
 

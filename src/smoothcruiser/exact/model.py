@@ -21,7 +21,7 @@ import numpy as np
 from smoothcruiser.exact import loops
 from smoothcruiser.exact.loops import Indices, Model, Packed, Starts
 from smoothcruiser.exact.watch import Watch
-from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.operators.parts import parts_of
@@ -176,14 +176,14 @@ def _kernels(value: Any, gradient: Any) -> Kernels:
     own_value = {} if value is None else {"apply_value": value}
     own_gradient = {} if gradient is None else {"apply_gradient": gradient}
     return Kernels(
-        fill_q=compiled(loops.fill_q),
-        values=compiled(loops.fill_values, **own_value),
-        policy=compiled(loops.fill_policy, **own_gradient),
-        pack=compiled(loops.pack),
-        pack_greedy=compiled(loops.pack_greedy),
-        evaluate=compiled(loops.evaluate),
-        unpack=compiled(loops.unpack),
-        difference=compiled(loops.difference),
+        fill_q=compile_function(loops.fill_q),
+        values=compile_function(loops.fill_values, **own_value),
+        policy=compile_function(loops.fill_policy, **own_gradient),
+        pack=compile_function(loops.pack),
+        pack_greedy=compile_function(loops.pack_greedy),
+        evaluate=compile_function(loops.evaluate),
+        unpack=compile_function(loops.unpack),
+        difference=compile_function(loops.difference),
     )
 
 
@@ -237,12 +237,14 @@ def _digest(tables: Tables) -> _TableDigest:
         sign = np.where(tables.terminal, 0.0, np.where(tables.player == 1, 1.0, -1.0))
         reward = np.zeros(live_pairs.size)
         max_reward = float(
-            compiled(loops.fill_reward)(
+            compile_function(loops.fill_reward)(
                 tables.start, tables.prob, tables.reward, live_pairs, reward
             )
         )
         is_full = bool(
-            compiled(loops.is_full)(tables.start, tables.next_state, tables.num_states)
+            compile_function(loops.is_full)(
+                tables.start, tables.next_state, tables.num_states
+            )
         )
         narrow_index = (
             np.empty(0, dtype=np.uint32)
@@ -321,10 +323,10 @@ def _warm(kernels: Kernels, operator: Operator, num_actions: int) -> float:
         0.5,
         1.0,
     )
-    compiled(loops.fill_reward)(
+    compile_function(loops.fill_reward)(
         row_start, one_per_action, one_per_action, live_pairs, one_per_action.copy()
     )
-    compiled(loops.is_full)(row_start, next_index.astype(np.int64), 1)
+    compile_function(loops.is_full)(row_start, next_index.astype(np.int64), 1)
     kernels.q(model, one_value)
     kernels.values(model, one_value.copy())
     packed_rows, policy = room_for_policy(model), np.empty(live_pairs.shape)

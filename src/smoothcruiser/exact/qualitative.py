@@ -22,7 +22,7 @@ import numpy as np
 
 from smoothcruiser.exact import graph_kernel
 from smoothcruiser.exact.chains import Rows, components, row_sums
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.problem.tabular import Bools, Ints
 
 
@@ -52,7 +52,7 @@ def attract_states(
     is_hit = np.zeros(num_rows, dtype=np.bool_) if hits is None else hits.copy()
     is_alive = np.ones(num_rows, dtype=np.bool_) if alive is None else alive
     choice = np.full(rows.size, -1, dtype=np.int64)
-    compiled(graph_kernel.attract)(
+    compile_function(graph_kernel.attract)(
         *backward_rows, rows.owner, is_alive, wants, member, is_hit, choice
     )
     return Attraction(member, choice)

@@ -23,7 +23,7 @@ import numpy as np
 
 from smoothcruiser.errors import Interrupted, InvalidInput, OracleError
 from smoothcruiser.exact.watch import Watch
-from smoothcruiser.problem.answers import flickering
+from smoothcruiser.problem.answers import answers_changed
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import (
     READ_AGAIN,
@@ -225,7 +225,7 @@ class _NumberedStates:
             row, action = divmod(pair, num_actions)
             state, row_slice = self.states[row], slice(*tables.start[pair : pair + 2])
             if problem.profile(state) != self.profiles[row]:
-                raise flickering(state)
+                raise answers_changed(state)
             stored_columns = (
                 tables.next_state[row_slice],
                 tables.reward[row_slice],

@@ -16,8 +16,8 @@ from smoothcruiser.problem.tabular import Floats
 from smoothcruiser.problem.zoo import grid_of
 from smoothcruiser.records.alike import same_fields
 from smoothcruiser.records.data import Data
-from smoothcruiser.records.fields import miscounted
-from smoothcruiser.records.frames import Framed, drawn
+from smoothcruiser.records.fields import length_flaw
+from smoothcruiser.records.frames import Framed, draw_object
 from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
@@ -84,13 +84,13 @@ class Solution(Shown, Data, Framed):
                 return f"{name} must be lists of equal lengths, one number per action"
         stages, states = self.stages, self.states
         length_flaws = [
-            miscounted("q_values", len(self.q_values), num_states, "state"),
+            length_flaw("q_values", len(self.q_values), num_states, "state"),
             None
             if states is None
-            else miscounted("states", len(states), num_states, "state"),
+            else length_flaw("states", len(states), num_states, "state"),
             None
             if self.labels is None
-            else miscounted(
+            else length_flaw(
                 "labels", len(self.labels), self.q_values.shape[1], "action"
             ),
         ]
@@ -135,7 +135,7 @@ class Solution(Shown, Data, Framed):
             ax: where to draw; by default a figure of its own.
             shape: (rows, columns) of a grid; its states are row * columns + column.
         """
-        return drawn("solution", self, ax, shape=shape)
+        return draw_object("solution", self, ax, shape=shape)
 
     def __repr__(self) -> str:
         return brief(

@@ -12,9 +12,9 @@ from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.exact.solution import Solution
 from smoothcruiser.exact.solver import solve_model
 from smoothcruiser.exact.watch import Watch
-from smoothcruiser.jit.interrupts import held
+from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.progress import Callback, finish, read, shown
+from smoothcruiser.progress import Callback, finish, progress_callback, show_bar
 
 METHODS = ("auto", "value-iteration", "policy-iteration", "modified-policy-iteration")
 
@@ -56,8 +56,8 @@ def solve(
         0.729
     """
     _check_request(tolerance, method, max_sweeps)
-    callback = read(progress)
-    with shown(callback), held() as hold:
+    callback = progress_callback(progress)
+    with show_bar(callback), stoppable_run() as hold:
         watch = Watch(callback, hold)
         with hold.opened():
             model = known_model(problem, watch=watch)

@@ -45,7 +45,7 @@ from smoothcruiser.exact.reachable import KnownModel
 from smoothcruiser.exact.solution import Solution, names_of
 from smoothcruiser.exact.stopped import SLACK, UNIT
 from smoothcruiser.exact.strategy import best_play
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Bools, Floats, Ints, Tables
 
@@ -401,7 +401,7 @@ def _compile_loops() -> bool | None:
         (index_pair, index_one, np.ones(1), np.ones(1)),
         index_zero.copy(),
     )
-    compiled(graph_kernel.attract)(
+    compile_function(graph_kernel.attract)(
         np.zeros(2, dtype=np.int64),
         index_zero,
         index_zero,
@@ -411,10 +411,10 @@ def _compile_loops() -> bool | None:
         is_true.copy(),
         label_buffer,
     )
-    compiled(graph_kernel.components)(index_pair, index_one, label_buffer)
-    compiled(graph_kernel.substitute)(
+    compile_function(graph_kernel.components)(index_pair, index_one, label_buffer)
+    compile_function(graph_kernel.substitute)(
         index_zero, index_pair, 0, 1, *chain_arrays, x, index_zero.copy()
     )
-    compiled(graph_kernel.relax)(index_zero, *chain_arrays, x, 1)
+    compile_function(graph_kernel.relax)(index_zero, *chain_arrays, x, 1)
     _ready.append(True)
     return True

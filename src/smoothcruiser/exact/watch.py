@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 
-from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.progress import Callback, Phase, Phases
 
 REPORT_SECONDS = 0.1  # between two reports
@@ -21,11 +21,11 @@ class Watch:
     def __init__(
         self,
         progress: Callback | None = None,
-        hold: Hold | None = None,
+        hold: StopRequest | None = None,
         deadline: float = math.inf,
     ) -> None:
         """A watch that ends a solver at ``deadline``, by ``time.perf_counter()``."""
-        self.hold, self.deadline = Hold() if hold is None else hold, deadline
+        self.hold, self.deadline = StopRequest() if hold is None else hold, deadline
         self.phases = Phases(progress, self.hold)
         self.sweeps = 0
         self.bound: float | None = None

@@ -69,7 +69,7 @@ def is_compiled(function: object) -> bool:
     return hasattr(function, "py_func") and hasattr(function, "nopython_signatures")
 
 
-def compiled(
+def compile_function(
     function: Any, *, nogil: bool = False, salt: str | None = None, **replace: Any
 ) -> Any:
     """The Numba form of a plain function; the same object for the same arguments."""

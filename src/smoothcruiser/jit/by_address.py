@@ -24,7 +24,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core.extending import intrinsic
 
-from smoothcruiser.jit.build import compiled, source_fingerprint
+from smoothcruiser.jit.build import compile_function, source_fingerprint
 from smoothcruiser.jit.memory import float_at, int_at, put_int
 from smoothcruiser.jit.stream_type import STREAM
 
@@ -166,7 +166,9 @@ def number_parts() -> dict[str, Any]:
 
 
 def _compile_parts(functions: dict[str, Any]) -> dict[str, Any]:
-    compiled_parts = {name: compiled(function) for name, function in functions.items()}
+    compiled_parts = {
+        name: compile_function(function) for name, function in functions.items()
+    }
     return compiled_parts | {"salt": f"by_address_{source_fingerprint(step)}"}
 
 

@@ -43,7 +43,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from smoothcruiser.errors import spelled
+from smoothcruiser.errors import spell_arguments
 
 SAME_SECONDS = 0.3  # below the time between two presses of a key, above a wrapper's
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -67,7 +67,7 @@ class TimeIsUp(KeyboardInterrupt):
     """A wait that a time limit has ended (``engines.watchdog``): no stop by hand."""
 
 
-class Hold:
+class StopRequest:
     """A request to stop a run, and whether the run may be broken off now."""
 
     __slots__ = ("came", "open", "when")
@@ -113,11 +113,11 @@ class Hold:
             raise
 
 
-_hold: Hold | None = None  # of the held run in the main thread
+_hold: StopRequest | None = None  # of the held run in the main thread
 
 
 @contextmanager
-def held() -> Iterator[Hold]:
+def stoppable_run() -> Iterator[StopRequest]:
     """A run that Ctrl-C asks to stop, instead of raising KeyboardInterrupt anywhere.
 
     Held runs inside each other are one run: a request to stop one of them means all.
@@ -125,10 +125,10 @@ def held() -> Iterator[Hold]:
     """
     global _hold
     if threading.current_thread() is not threading.main_thread():
-        yield Hold()
+        yield StopRequest()
         return
     outer_hold = _hold
-    own_hold = Hold() if outer_hold is None else outer_hold
+    own_hold = StopRequest() if outer_hold is None else outer_hold
     was_open, own_hold.open = own_hold.open, False
     _hold = own_hold
     try:
@@ -146,7 +146,7 @@ def unbroken() -> Iterator[None]:
     is raised after the part, where it would have been raised in it.
     """
     is_breakable = _hold is None or _hold.open
-    with held() as hold:
+    with stoppable_run() as hold:
         yield
     if hold.came and is_breakable:
         raise KeyboardInterrupt
@@ -235,7 +235,7 @@ def _on_signal(number: int, frame: Any) -> None:
             raise
 
 
-def heard() -> int:
+def current_stops() -> int:
     """The number of runs in this process that answered a Ctrl-C from their samples.
 
     A caller of several runs ends all of them when the number grows.
@@ -243,7 +243,7 @@ def heard() -> int:
     return len(_heard)
 
 
-def hear(error: BaseException) -> None:
+def count_stop(error: BaseException) -> None:
     """Note that a run is about to answer in spite of ``error``, if it is a Ctrl-C."""
     if isinstance(error, KeyboardInterrupt) and not isinstance(error, TimeIsUp):
         _heard.append(time.monotonic())
@@ -252,7 +252,7 @@ def hear(error: BaseException) -> None:
 def tell_at_the_end(hint: str) -> None:
     """Let a second Ctrl-C print where the work of this run is kept."""
     if threading.current_thread() is threading.main_thread() and _hints:
-        _hints[-1] = f" {spelled(hint)}"
+        _hints[-1] = f" {spell_arguments(hint)}"
         _say(LAST, f"{ENDED}{_hints[-1]}")
 
 

@@ -30,7 +30,7 @@ _S27, _S30, _S31 = (np.uint64(k) for k in (27, 30, 31))
 MASK = 2**64 - 1
 
 
-def seeded(number: int, nth: int) -> list[int]:
+def seed_words(number: int, nth: int) -> list[int]:
     """The words of the stream for action ``nth`` of a state with this hash."""
     x = (_mix_bits((number ^ OWN) & MASK) + nth * GOLDEN) & MASK
     stream_words = []

@@ -87,7 +87,7 @@ def _listen() -> None:
 
 
 @contextmanager
-def uncounted() -> Iterator[None]:
+def pause_stopwatch() -> Iterator[None]:
     """Pause the stopwatches of this thread within the block."""
     _here.enter(1, 0)
     try:

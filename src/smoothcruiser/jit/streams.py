@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.jit import distributions  # noqa: F401 - registers its methods
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.jit.elements import pick_by_probabilities
 from smoothcruiser.jit.interrupts import unbroken
 from smoothcruiser.jit.stream_type import STREAM, below, stream_at
@@ -297,7 +297,7 @@ def compile_unbroken(function: Any) -> Any:
     That use is in a call of the user's step, which they may end. Half a module left
     to LLVM crashes the process later, and the next use would begin anew.
     """
-    dispatcher = compiled(function)
+    dispatcher = compile_function(function)
     compile_signature = dispatcher.compile
 
     def compile_whole(signature: Any) -> Any:

@@ -27,7 +27,7 @@ from smoothcruiser.estimate import ADVICE, Estimate
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.query import Query, remark_on_delta
-from smoothcruiser.schedule.numbers import about, short
+from smoothcruiser.schedule.numbers import format_log_count, short
 
 MOST = 2
 COARSE = 0.25  # of the possible range: a promise above it says little
@@ -216,7 +216,7 @@ def _cheaper_price(query: Query, explanation: Any, facts: Facts) -> str | None:
     log_price = _log_price(facts, *promise)
     if log_price is None or log_price > math.log(price) - math.log(SAVING):
         return None
-    return f"about {about(log_price)} calls, not {short(price)}"
+    return f"about {format_log_count(log_price)} calls, not {short(price)}"
 
 
 @lru_cache(maxsize=64)

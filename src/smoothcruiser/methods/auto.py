@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from smoothcruiser.jit.interrupts import hear, stoppable
+from smoothcruiser.jit.interrupts import count_stop, stoppable
 from smoothcruiser.methods.base import (
     Forecast,
     Method,
@@ -95,7 +95,7 @@ class Auto(Method):
         except KeyboardInterrupt as stop:  # Ctrl-C while it looked
             if query.state is None:
                 raise
-            hear(stop)
+            count_stop(stop)
             num_calls = choosing.calls_made + getattr(stop, "calls", 0)
             forecast = Forecast(
                 self.name, num_calls, "Stopped by hand before it was decided."

@@ -5,7 +5,7 @@
 ``prepare`` makes no oracle call, except those that measure the simulator for a time
 limit. ``explain`` prints its explanation, so that an explanation and the run that
 follows it cannot disagree. ``takes`` names the keywords that a method uses;
-``prepared`` refuses every other one, for all methods. A ``Session`` is the memory of
+``prepare_answer`` refuses every other one, for all methods. A ``Session`` is the memory of
 an ``Agent`` between decisions.
 
 This file leaves out the methods themselves (one file per family beside it) and their
@@ -25,12 +25,12 @@ import numpy as np
 
 from smoothcruiser.errors import Interrupted, InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estimate
-from smoothcruiser.jit.interrupts import hear
+from smoothcruiser.jit.interrupts import count_stop
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.sampled import refuse_sampled
 from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_undiscounted
-from smoothcruiser.progress import Phases, finish, shown
+from smoothcruiser.progress import Phases, finish, show_bar
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.shapes import Count
@@ -106,7 +106,7 @@ class Prepared(Shown, ABC):
     def run(self) -> Estimate:
         """The Estimate; ``progress`` gets reports while it is computed."""
         progress = self.query.progress
-        with shown(progress):
+        with show_bar(progress):
             estimate = self.answer()
             finish(progress, **last_report(estimate))
         log.debug(
@@ -296,10 +296,10 @@ class Session:
         self.decisions += 1
         return estimate
 
-    def fixed(self, state: Any) -> Estimate:
+    def decide_fresh(self, state: Any) -> Estimate:
         """The Estimate at ``state`` that depends on nothing that was decided before."""
         query = replace(self._at(state, self.query.seed, None), progress=None)
-        return prepared(self.method, query).answer()
+        return prepare_answer(self.method, query).answer()
 
     def review(self, estimate: Estimate, deadline: float) -> Estimate:
         """An earlier answer, improved by later samples; by default unchanged.
@@ -308,7 +308,7 @@ class Session:
         """
         return estimate
 
-    def moved(self, action: int) -> None:
+    def note_action(self, action: int) -> None:
         """Note the action that was taken."""
 
     def ponder(self) -> None:
@@ -321,7 +321,7 @@ class Session:
         """Release workers and memory."""
 
     def _decide(self, query: Query) -> Estimate:
-        return prepared(self.method, query).answer()
+        return prepare_answer(self.method, query).answer()
 
     def _at(self, state: Any, seed: int, remaining: int | None) -> Query:
         query, problem = self.query, self.query.problem
@@ -333,12 +333,12 @@ class Session:
 # --- one place that refuses ---------------------------------------------------
 
 
-def prepared(method: Method, query: Query) -> Prepared:
+def prepare_answer(method: Method, query: Query) -> Prepared:
     """The prepared answer, or one sentence on an option that the method cannot use."""
     if query.compute.executor is not None:
-        from smoothcruiser.engines.registry import named
+        from smoothcruiser.engines.registry import find_executor
 
-        named(query.compute.executor)  # refuses an unknown executor
+        find_executor(query.compute.executor)  # refuses an unknown executor
     refuse_unused(method.name, query, method.takes, method.because)
     if not method.sums_totals:
         refuse_undiscounted(query.problem, method.name)
@@ -377,16 +377,18 @@ def with_delta(method: Method, query: Query) -> Query:
     return replace(query, promise=replace(query.promise, delta=method.default_delta))
 
 
-def planned(method: Method, query: Query) -> Estimate:
+def run_request(method: Method, query: Query) -> Estimate:
     """The Estimate of a request, also where Ctrl-C comes before its first sample."""
-    with shown(query.progress):
+    with show_bar(query.progress):
         try:
-            return prepared(method, query).run()
+            return prepare_answer(method, query).run()
         except KeyboardInterrupt as stop:
-            return unbegun(method, query, stop)
+            return unstarted_estimate(method, query, stop)
 
 
-def unbegun(method: Method, query: Query, stop: KeyboardInterrupt) -> Estimate:
+def unstarted_estimate(
+    method: Method, query: Query, stop: KeyboardInterrupt
+) -> Estimate:
     """The answer without a sample, where ``stop`` came before the first one.
 
     A method that promises nothing raises ``stop``. A run keeps its own samples: this
@@ -394,7 +396,7 @@ def unbegun(method: Method, query: Query, stop: KeyboardInterrupt) -> Estimate:
     """
     if not method.promises:
         raise stop
-    hear(stop)
+    count_stop(stop)
     stop_reason = f"{BY_HAND} before the first sample"
     estimate = unsampled_estimate(
         query.problem, query.place, method.name, stop_reason, query.seed

@@ -18,7 +18,7 @@ from smoothcruiser.errors import (
     WorkersLost,
 )
 from smoothcruiser.estimate import Estimate, unsampled_estimate
-from smoothcruiser.jit.interrupts import held
+from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Forecast,
@@ -31,7 +31,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import check_ends, has_rows, known_row
 from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.problem.undiscounted import refuse_unbounded
-from smoothcruiser.progress import part
+from smoothcruiser.progress import skip_last_report
 from smoothcruiser.query import DEFAULT_DELTA, Promise, Query
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ class CertifiedSearch(Method):
             )
         problem, executor = query.problem, query.compute.executor
         if executor is not None:
-            from smoothcruiser.engines.registry import named
+            from smoothcruiser.engines.registry import find_executor
 
-            if not named(executor).same_bits:
+            if not find_executor(executor).same_bits:
                 raise InvalidInput(
                     f"certified search does not run on executor {executor!r}; drop it, "
                     "or spread its samples with 'processes' or 'dask'."
@@ -158,7 +158,7 @@ class PreparedSearch(Prepared):
 
     def answer(self) -> Estimate:
         """The Estimate of one query on a memory of its own; a store keeps both."""
-        with held():  # also while modules are imported and workers end
+        with stoppable_run():  # also while modules are imported and workers end
             return self.annotated(self._run_search())
 
     def _run_search(self) -> Estimate:
@@ -339,9 +339,9 @@ class CertifiedSession(Session):
         """The answer with the bounds that the memory has by now."""
         if self._memory is None:
             return estimate
-        from smoothcruiser.certified.table import reviewed
+        from smoothcruiser.certified.table import review_estimate
 
-        return reviewed(self._memory, estimate, deadline)
+        return review_estimate(self._memory, estimate, deadline)
 
     def close(self) -> None:  # noqa: D102
         if self._memory is not None:
@@ -384,5 +384,5 @@ def ask(memory: Certified, query: Query, budget: int | None) -> Estimate:
         budget=budget if limits.calls is None else limits.calls,
         seconds=limits.seconds,
         target=query.promise.target,
-        progress=part(query.progress),
+        progress=skip_last_report(query.progress),
     )

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
+from smoothcruiser.jit.stopwatch import Stopwatch, pause_stopwatch
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Method,
@@ -333,12 +333,12 @@ class AutoChoice:
             pilot_seconds = max(LEAST_PILOT, PILOT_SECONDS * self.limits.seconds)
             longest_wait = self.limits.seconds - self._elapsed_seconds
         query = self.query
-        with uncounted():
-            from smoothcruiser.engines.pilot import STEPS, look_first
+        with pause_stopwatch():
+            from smoothcruiser.engines.pilot import STEPS, run_pilot
             from smoothcruiser.jit.streams import warm_up
 
             warm_up()
-        self.pilot = look_first(
+        self.pilot = run_pilot(
             self.problem,
             query.place,
             query.seed,
@@ -386,7 +386,7 @@ class AutoChoice:
         """Refuse a promise that is too fine for floating point, before it is run."""
         if self.query.state is None or ready.explanation.num_calls > LARGEST_EXACT:
             return
-        with uncounted():
+        with pause_stopwatch():
             from smoothcruiser.engines.stopping import stopping_rule
         shards, mover = ready.query.compute.shards, self.problem.mover(self.query.state)
         stopping_rule(ready.explanation, shards, mover)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.estimate import Estimate, unsampled_estimate
-from smoothcruiser.jit.interrupts import Hold, held
+from smoothcruiser.jit.interrupts import StopRequest, stoppable_run
 from smoothcruiser.methods.base import (
     BY_HAND,
     SAID_STOP,
@@ -20,7 +20,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.problem.rows import check_model
 from smoothcruiser.problem.undiscounted import is_undiscounted
-from smoothcruiser.progress import part
+from smoothcruiser.progress import skip_last_report
 from smoothcruiser.query import Query, nearest_to_zero
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ class PreparedSolution(Prepared):
         Where time or Ctrl-C ends it before, it is that of the sweeps so far. Where not
         all states were listed, it is the range that the rewards allow.
         """
-        with held() as hold:
+        with stoppable_run() as hold:
             return self._solve_within(hold)
 
-    def _solve_within(self, hold: Hold) -> Estimate:
+    def _solve_within(self, hold: StopRequest) -> Estimate:
         from smoothcruiser.exact.claims import broken_claims
         from smoothcruiser.exact.estimate import exact_estimate
         from smoothcruiser.exact.reachable import TooLarge, known_model
@@ -154,7 +154,7 @@ class SolutionSession(Session):
 
     _solution: Any = None
 
-    def fixed(self, state: Any) -> Estimate:  # noqa: D102
+    def decide_fresh(self, state: Any) -> Estimate:  # noqa: D102
         return self._decide(self._at(state, self.query.seed, None))
 
     def _decide(self, query: Query) -> Estimate:
@@ -174,7 +174,7 @@ class SolutionSession(Session):
             problem = query.problem
             if problem.tables is None and problem.initial_state is None:
                 problem = replace(problem, initial_state=query.state)
-            self._solution = solve(problem, progress=part(query.progress))
+            self._solution = solve(problem, progress=skip_last_report(query.progress))
         try:
             answer = exact_estimate(query.problem, self._solution, query.state)
         except InvalidInput:

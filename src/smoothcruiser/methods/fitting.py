@@ -29,7 +29,7 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     Unpayable,
 )
-from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
+from smoothcruiser.jit.stopwatch import Stopwatch, pause_stopwatch
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import power_of_ten, short
 from smoothcruiser.schedule.reach import (
@@ -406,7 +406,7 @@ def _measure_pace(query: Query, most_calls: float) -> _Pace:
     It is not known where there is no call to measure it: then the clock alone ends the
     run.
     """
-    with uncounted():  # they load Numba
+    with pause_stopwatch():  # they load Numba
         from smoothcruiser.engines.pools.base import check_workers
         from smoothcruiser.engines.registry import choose
         from smoothcruiser.engines.watchdog import Breaker
@@ -444,7 +444,7 @@ def _speed_here(
     query: Query, executor: str, most_calls: float, breaker: Breaker
 ) -> tuple[Speed, None]:
     """The speed of an engine in this process."""
-    with uncounted():
+    with pause_stopwatch():
         from smoothcruiser.engines.calibrate import calls_per_second
 
     time_limit = query.limits.seconds or 0.0
@@ -466,7 +466,7 @@ def _speed_elsewhere(
 
     Starting them is part of the time limit.
     """
-    with uncounted():
+    with pause_stopwatch():
         from smoothcruiser.engines.calibrate import timing_job
         from smoothcruiser.engines.lending import TimedWorkers
         from smoothcruiser.engines.registry import open_workers

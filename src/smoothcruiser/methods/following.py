@@ -23,8 +23,8 @@ from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
-from smoothcruiser.methods.base import Prepared, Session, prepared
+from smoothcruiser.jit.stopwatch import Stopwatch, pause_stopwatch
+from smoothcruiser.methods.base import Prepared, Session, prepare_answer
 from smoothcruiser.methods.portfolio import (
     ChosenMethod,
     Race,
@@ -58,8 +58,8 @@ class ScheduleSession(Session):
         ready = self._similar_schedule(query)
         if ready is None:
             watch = Stopwatch()
-            with uncounted():
-                preparation = prepared(self.method, query)
+            with pause_stopwatch():
+                preparation = prepare_answer(self.method, query)
             if not isinstance(preparation, PreparedSchedule):
                 return preparation.answer()
             self.keep(query, ready := preparation)
@@ -102,7 +102,7 @@ class AutoSession(Session):
         look_calls, watch = 0, Stopwatch()
         choice_words: tuple[str, ...] = ()
         if self._inner is None:
-            with uncounted():
+            with pause_stopwatch():
                 ready = self._choose_once(query)
                 self._inner = self._session(ready)
             if self._inner is None:
@@ -122,7 +122,7 @@ class AutoSession(Session):
         )
 
     def _choose_once(self, query: Query) -> Prepared:
-        ready = prepared(self.method, query)
+        ready = prepare_answer(self.method, query)
         if isinstance(ready, Race):
             return ready.search_alone(
                 "auto chose certified search: states come back, and a decision has no "

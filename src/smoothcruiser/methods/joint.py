@@ -21,7 +21,7 @@ from smoothcruiser.estimate import (
     error_if_near,
     not_excluded,
 )
-from smoothcruiser.operators.adding import added
+from smoothcruiser.operators.adding import sum_in_order
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.query import Query
 
@@ -149,7 +149,7 @@ def _regularized_policy(query: Query, q_values: tuple[float, ...]) -> tuple[floa
             w for w, q in zip(weights, q_values, strict=True) if not math.isnan(q)
         ],
     )
-    gradient_sum, shares = added(gradient), iter(gradient)
+    gradient_sum, shares = sum_in_order(gradient), iter(gradient)
     return tuple(
         0.0 if math.isnan(q) else next(shares) / gradient_sum for q in q_values
     )

@@ -36,10 +36,10 @@ from smoothcruiser.errors import (
     InvalidInput,
     OracleError,
     Unpayable,
-    described,
+    describe_value,
 )
 from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estimate
-from smoothcruiser.jit.interrupts import heard, stoppable
+from smoothcruiser.jit.interrupts import current_stops, stoppable
 from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.methods.base import (
     BY_HAND,
@@ -49,7 +49,7 @@ from smoothcruiser.methods.base import (
     Prepared,
     Session,
     UnstartedAnswer,
-    prepared,
+    prepare_answer,
     refuse_unused,
     with_delta,
 )
@@ -67,7 +67,7 @@ from smoothcruiser.progress import (
     Progress,
     finish,
     says_stop,
-    shown,
+    show_bar,
     time_left,
 )
 from smoothcruiser.query import Limits, Promise, Query, check_delta
@@ -76,7 +76,7 @@ from smoothcruiser.schedule.numbers import short
 
 def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     """The answers at all ``states``; ``query`` holds the rest of the request."""
-    with shown(query.progress):
+    with show_bar(query.progress):
         estimates = _plan_states(method, query, states)
         calls_spent = sum(
             x.num_calls if x.calls_spent is None else x.calls_spent
@@ -117,7 +117,7 @@ def _plan_states(method: Method, query: Query, states: Iterable[Any]) -> Estimat
             start_states[open_indices[0]], query.seed
         )
         state_query = replace(first_query, progress=None)
-        ready = prepared(method, first_query)
+        ready = prepare_answer(method, first_query)
         ready = _payable(query, ready, len(open_indices))
         method_name, look_calls = ready.method.name, ready.looked
         notes = (*ready.notes, *choice_notes(ready))
@@ -257,7 +257,7 @@ def _start_states(problem: Problem, states: Iterable[Any]) -> list[Any]:
     is_unordered = isinstance(states, str | bytes | Mapping | AbstractSet)
     if is_unordered or not isinstance(states, Iterable):
         raise InvalidInput(
-            f"plan_many takes a list of states, got {described(states)}; for one state "
+            f"plan_many takes a list of states, got {describe_value(states)}; for one state "
             "write plan(problem, state)."
         )
     start_states = []
@@ -432,14 +432,14 @@ class ManyStatesRun:
             session.query, limits=limits, progress=self._make_reporter(left)
         )
         num_stops, earlier_answer, start_time = (
-            heard(),
+            current_stops(),
             self.answers[i],
             self.watch.elapsed(),
         )
         try:
             answer = session.decide(self.places[i])
         except (Interrupted, KeyboardInterrupt) as error:
-            if isinstance(error, KeyboardInterrupt) or heard() > num_stops:
+            if isinstance(error, KeyboardInterrupt) or current_stops() > num_stops:
                 self.ended = BY_HAND
                 return False
             answer = self._unsampled_answer(i, str(error))
@@ -457,7 +457,7 @@ class ManyStatesRun:
                 seconds=earlier_answer.seconds + answer.seconds,
             )
         self.answers[i] = answer
-        if heard() > num_stops:
+        if current_stops() > num_stops:
             self.ended = BY_HAND
         return not self.ended
 

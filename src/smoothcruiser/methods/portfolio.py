@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from smoothcruiser.estimate import Estimate, Interval
-from smoothcruiser.jit.interrupts import hear
-from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
+from smoothcruiser.jit.interrupts import count_stop
+from smoothcruiser.jit.stopwatch import Stopwatch, pause_stopwatch
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, UnstartedAnswer
 from smoothcruiser.methods.certified import PreparedSearch, ask, memory_of
 from smoothcruiser.methods.joint import combine_estimates, intersect_intervals
 from smoothcruiser.methods.scheduled import PreparedSchedule
-from smoothcruiser.progress import Progress, added, says_stop
+from smoothcruiser.progress import Progress, add_earlier_work, says_stop
 from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of
 from smoothcruiser.records.fields import DataclassShape
@@ -269,12 +269,12 @@ class ChosenMethod(Prepared):
         inner, time_limit = self.inner, self.query.limits.seconds
         if time_limit is not None:
             inner = _with_seconds(inner, max(1e-3, time_limit - self.spent))
-        progress = added(inner.query.progress, self.looked)
+        progress = add_earlier_work(inner.query.progress, self.looked)
         inner = replace(inner, query=replace(inner.query, progress=progress))
         try:
             return self.annotated(_with_choice(inner.answer(), self))
         except KeyboardInterrupt as stop:  # before the run was ready for it
-            hear(stop)
+            count_stop(stop)
             return unstarted_answer(self).answer()
 
 
@@ -335,9 +335,9 @@ class Race(Prepared):
         search, time_limit = self.search, self.query.limits.seconds
         if time_limit is not None:
             search = _with_seconds(search, max(1e-3, 0.5 * (time_limit - self.spent)))
-        with uncounted():  # it loads modules
+        with pause_stopwatch():  # it loads modules
             memory = memory_of(search.query, self.search.method.bound)
-        progress = added(self.query.progress, self.looked)
+        progress = add_earlier_work(self.query.progress, self.looked)
         judge = _Judge(replace(search.query, progress=progress), memory)
         query = replace(search.query, state=search.query.place, progress=judge)
         try:
@@ -366,7 +366,7 @@ class Race(Prepared):
         scheduling = self.schedule
         if time_limit is not None:
             scheduling = _with_seconds(scheduling, self._seconds_left(watch))
-        progress = added(
+        progress = add_earlier_work(
             progress,
             search_estimate.num_calls,
             search_estimate.seconds,
@@ -378,7 +378,7 @@ class Race(Prepared):
         try:
             schedule_estimate = scheduling.answer()
         except KeyboardInterrupt as stop:  # before the schedule was ready for it
-            hear(stop)
+            count_stop(stop)
             return self.annotated(
                 _with_choice(self._with_full_delta(search_estimate), self)
             )

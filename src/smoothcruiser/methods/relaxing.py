@@ -24,7 +24,7 @@ from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.progress import Callback, added
+from smoothcruiser.progress import Callback, add_earlier_work
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.relaxation import Relaxation, family_of, relax
@@ -101,7 +101,7 @@ class PreparedRelaxation(PreparedSchedule):
 
 def _without_interval(query: Query) -> Callback | None:
     """Reports without an interval: that of the run is about another value."""
-    return added(query.progress, 0, interval=lambda found: None)
+    return add_earlier_work(query.progress, 0, interval=lambda found: None)
 
 
 # of the largest number in a shift: bands are sums of powers, rounded a few times

@@ -21,7 +21,7 @@ from smoothcruiser.methods.scheduled import SmoothCruiser
 from smoothcruiser.problem.arguments import check_keywords, is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback
-from smoothcruiser.query import Query, Where
+from smoothcruiser.query import ComputeKeywords, Query
 
 if TYPE_CHECKING:
     from smoothcruiser.store import StoredRun
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Resuming(Where, total=False):
+class Resuming(ComputeKeywords, total=False):
     """The keywords of ``plan`` that a run of ours may be taken up with."""
 
     budget: float | None

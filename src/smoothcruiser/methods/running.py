@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle
 from smoothcruiser.errors import Interrupted, StoreError, WorkersLost
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.jit.interrupts import hear, stoppable, tell_at_the_end
+from smoothcruiser.jit.interrupts import count_stop, stoppable, tell_at_the_end
 from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.methods.fitting import FittedSchedule
 from smoothcruiser.progress import Phase, Phases
@@ -28,7 +28,7 @@ from smoothcruiser.query import Compute, Query
 from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
-    from smoothcruiser.engines.answer import Ran
+    from smoothcruiser.engines.answer import RunRecord
     from smoothcruiser.engines.base import Job, Workers
     from smoothcruiser.engines.forecast import FirstSamples
     from smoothcruiser.engines.run import Ledger, Listener, Outcome
@@ -93,7 +93,7 @@ def _run_schedule(
     from smoothcruiser.engines.answer import assemble, interval_of
     from smoothcruiser.engines.base import Job
     from smoothcruiser.engines.run import Ledger, Listener
-    from smoothcruiser.engines.shards import cut
+    from smoothcruiser.engines.shards import cut_shards
     from smoothcruiser.engines.stopping import stopping_rule
 
     schedule, shards = chosen.schedule, query.compute.shards
@@ -120,7 +120,7 @@ def _run_schedule(
         )
     tell_at_the_end(resume_hint)
     ledger = Ledger(
-        cut(schedule, shards=shards), actions, stop_rule.enough, known_parts
+        cut_shards(schedule, shards=shards), actions, stop_rule.enough, known_parts
     )
     listener = Listener(
         query.progress, keep_shard, interval_of(problem, state, stop_rule)
@@ -155,12 +155,12 @@ def _sample_shards(
     ledger: Ledger,
     listener: Listener,
     opened: Open | None,
-) -> tuple[Outcome, Ran]:
+) -> tuple[Outcome, RunRecord]:
     """The outcome of a run, finished or stopped, and the executor that ran it."""
-    from smoothcruiser.engines.answer import Ran
+    from smoothcruiser.engines.answer import RunRecord
     from smoothcruiser.engines.registry import choose
     from smoothcruiser.engines.run import Alarm, cause_of
-    from smoothcruiser.engines.run import run as run_shards
+    from smoothcruiser.engines.run import run_schedule as run_shards
 
     clock = _Clock(query.limits.seconds, chosen.seconds)
     executor = choose(query.problem, query.compute)
@@ -210,7 +210,7 @@ def _sample_shards(
                 look_limit = clock.last_look(outcome)
                 _, num_repeated = pool.inspect(query.seed, look_limit)
         except (Interrupted, KeyboardInterrupt) as error:
-            hear(error)
+            count_stop(error)
             if outcome is None:
                 is_late = alarm.rang or breaker.fired or clock.left() <= 0.0
                 outcome = ledger.stopped(cause_of(error, is_late, phases.refused))
@@ -222,10 +222,12 @@ def _sample_shards(
     if breaker.fired:
         log.warning("a call of the oracle was broken off, after the time limit")
     if pool is None:
-        return outcome, Ran(executor.name)
+        return outcome, RunRecord(executor.name)
     look_calls = pool.look_calls  # also of an inspection that was stopped
     compile_seconds = pool.compile_seconds + chosen.compile_seconds + clock.still
-    return outcome, Ran(pool.name, compile_seconds, look_calls, pool.seen(num_repeated))
+    return outcome, RunRecord(
+        pool.name, compile_seconds, look_calls, pool.seen(num_repeated)
+    )
 
 
 def _inspect_first(

@@ -27,15 +27,15 @@ from smoothcruiser.methods.fitting import COARSEST, FittedSchedule, fit_schedule
 from smoothcruiser.methods.running import start_run
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.progress import finish, shown
-from smoothcruiser.query import Asked, Compute, Query
+from smoothcruiser.progress import finish, show_bar
+from smoothcruiser.query import Compute, PlanKeywords, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.reach import OutOfReach
 from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.base import Job, Workers
-    from smoothcruiser.engines.lending import Lender
+    from smoothcruiser.engines.lending import WorkerReuse
     from smoothcruiser.schedule.kinds import Kinds
     from smoothcruiser.store import StoredRun
 
@@ -141,12 +141,14 @@ class Scheduled(Method):
 
     def _refusal(self, query: Query, error: OutOfReach) -> Unpayable:
         """The error where no schedule is computed."""
-        from smoothcruiser.schedule.alternatives import Wish, out_of_reach
+        from smoothcruiser.schedule.alternatives import PromiseRequest, out_of_reach
 
         promise, problem = query.promise, query.problem
         if promise.epsilon is None:
             return error
-        wish = Wish(self.name, promise.epsilon, promise.failure(), promise.target)
+        wish = PromiseRequest(
+            self.name, promise.epsilon, promise.failure(), promise.target
+        )
         budget = query.limits.calls or DEFAULT_BUDGET
         return out_of_reach(
             problem.facts, wish, error, budget, problem.inspection_calls
@@ -313,7 +315,7 @@ def _promise_keywords(query: Query) -> dict[str, Any]:
 class PreparedSchedule(Prepared):
     """A schedule about to run."""
 
-    workers: Lender | None = None  # opens them, where they serve several runs
+    workers: WorkerReuse | None = None  # opens them, where they serve several runs
     fitted: FittedSchedule | None = None  # how it was chosen; None for a stored run
 
     def check(self) -> None:
@@ -324,11 +326,15 @@ class PreparedSchedule(Prepared):
             return
         if schedule.num_calls + look_calls <= DEFAULT_BUDGET:
             return
-        from smoothcruiser.schedule.alternatives import Wish, refusal
+        from smoothcruiser.schedule.alternatives import PromiseRequest, refusal
 
         price = short(schedule.num_calls + look_calls)
         raise refusal(
-            problem.facts, Wish.of(schedule), price, DEFAULT_BUDGET, look_calls
+            problem.facts,
+            PromiseRequest.of(schedule),
+            price,
+            DEFAULT_BUDGET,
+            look_calls,
         )
 
     @property
@@ -389,11 +395,11 @@ class SharedScheduleSession(Session):
     """Decisions that follow one schedule: it depends on no state."""
 
     def __init__(self, method: Scheduled, query: Query, ready: Prepared) -> None:
-        from smoothcruiser.engines.lending import Lender
+        from smoothcruiser.engines.lending import WorkerReuse
 
         super().__init__(method, query)
         fitted = getattr(ready, "fitted", None)
-        self._lender = Lender(None if fitted is None else fitted.workers)
+        self._lender = WorkerReuse(None if fitted is None else fitted.workers)
         shared_fields: dict[str, Any] = {"workers": self._lender}
         if isinstance(ready, PreparedSchedule) and ready.fitted is not None:
             # the calls and the time of measuring are counted by the preparation
@@ -416,7 +422,10 @@ class SharedScheduleSession(Session):
 
 
 def run(
-    problem: Problem, schedule: Schedule, state: Any = None, **asked: Unpack[Asked]
+    problem: Problem,
+    schedule: Schedule,
+    state: Any = None,
+    **asked: Unpack[PlanKeywords],
 ) -> Estimate:
     """The Estimate of one run of a schedule that ``explain`` returned.
 
@@ -438,7 +447,7 @@ def run(
         )
     if problem.is_terminal(query.place):
         return terminal_estimate(problem, query.place, schedule.method)
-    with shown(query.progress):
+    with show_bar(query.progress):
         look_calls = problem.inspection_calls
         estimate = start_run(query, FittedSchedule(schedule=schedule, looks=look_calls))
         finish(query.progress, **last_report(estimate))
@@ -447,11 +456,11 @@ def run(
 
 def _check_family(query: Query, stored: str, number: int) -> None:
     """Refuse to resume a run with an executor that samples from other streams."""
-    from smoothcruiser.engines.registry import choose, named
+    from smoothcruiser.engines.registry import choose, find_executor
     from smoothcruiser.problem.batched import Batched
 
     stored_executor, chosen_executor = (
-        named(stored),
+        find_executor(stored),
         choose(query.problem, query.compute),
     )
     same_streams = stored_executor.same_bits and chosen_executor.same_bits

@@ -18,12 +18,12 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import (
     Certificate,
     Estimate,
-    about,
     best_action,
+    estimate_subject,
     unsampled_estimate,
 )
-from smoothcruiser.jit.interrupts import Hold, held
-from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
+from smoothcruiser.jit.interrupts import StopRequest, stoppable_run
+from smoothcruiser.jit.stopwatch import Stopwatch, pause_stopwatch
 from smoothcruiser.methods.base import (
     BY_HAND,
     SAID_STOP,
@@ -33,7 +33,7 @@ from smoothcruiser.methods.base import (
     Session,
 )
 from smoothcruiser.methods.pondering import Pondering
-from smoothcruiser.progress import Callback, Phases, added
+from smoothcruiser.progress import Callback, Phases, add_earlier_work
 from smoothcruiser.query import Limits, Query
 from smoothcruiser.tree.growth import Growth
 from smoothcruiser.tree.proof import check_solvable
@@ -168,10 +168,10 @@ class PreparedTree(Prepared):
 
     def answer(self) -> Estimate:
         """The Estimate: without a certificate, or with that of the tree's policy."""
-        with held() as hold:
+        with stoppable_run() as hold:
             return self.annotated(self._run_search(hold))
 
-    def _run_search(self, hold: Hold) -> Estimate:
+    def _run_search(self, hold: StopRequest) -> Estimate:
         query = self.query
         phases, watch = Phases(query.progress, hold), Stopwatch()
         if phases.begin("compiling"):
@@ -184,7 +184,9 @@ class PreparedTree(Prepared):
         finally:
             tree.close()
 
-    def _grow_and_answer(self, tree: Tree, hold: Hold, watch: Stopwatch) -> Estimate:
+    def _grow_and_answer(
+        self, tree: Tree, hold: StopRequest, watch: Stopwatch
+    ) -> Estimate:
         """The answer of a tree that was planted and is grown now."""
         query, certify = self.query, self.method.certify
         budget, simulations = query.limits.calls, query.limits.simulations
@@ -231,7 +233,7 @@ class PreparedTree(Prepared):
                 budget=rollout_calls,
                 seconds=seconds_left,
                 delta=query.promise.delta,
-                progress=added(query.progress, tree.num_calls, tree.seconds),
+                progress=add_earlier_work(query.progress, tree.num_calls, tree.seconds),
             )
         if not hold.came and not growth.refused:
             return answer
@@ -273,13 +275,13 @@ class _Inspections:
         tree = self.tree
         if not tree.method.solve:
             return ""
-        from smoothcruiser.engines.inspection import look, seen
+        from smoothcruiser.engines.inspection import describe_inspections, look
 
         calls_made = 0
         if not stopped and self.looked:
             calls_made, _ = look(tree.problem, tree.state, tree.seed, self.looked)
             tree.spend(calls_made)
-        return seen(len(self.looked), calls_made, 0)
+        return describe_inspections(len(self.looked), calls_made, 0)
 
 
 def _answer_without_tree(method: TreeSearch, query: Query, why: str) -> Estimate:
@@ -317,7 +319,7 @@ def _blind_answer(tree: Tree) -> Estimate:
         certificate=None,
         seconds=tree.seconds,
         compile_seconds=tree._backend.compile_seconds,
-        **about(problem, tree.state),
+        **estimate_subject(problem, tree.state),
         seed=tree.seed,
         executor=tree._backend.name,
         notes=(note,),
@@ -349,7 +351,7 @@ def _with_reward_bounds(tree: Tree, answer: Estimate) -> Estimate:
 
 def _plant_tree(method: TreeSearch, query: Query) -> Tree:
     """A tree with its root; loading and compiling its machine is not counted."""
-    with uncounted():
+    with pause_stopwatch():
         from smoothcruiser.tree.tree import Tree
 
         compute = query.compute
@@ -374,7 +376,7 @@ class TreeSession(Session):
     _pondering: Pondering | None = None
     _counted = 0  # calls of the tree that earlier decisions have counted
 
-    def moved(self, action: int) -> None:  # noqa: D102
+    def note_action(self, action: int) -> None:  # noqa: D102
         self._move = action
 
     def ponder(self) -> None:
@@ -404,7 +406,7 @@ class TreeSession(Session):
             if tree is not None:
                 tree.close()
             tree, is_fresh = _plant_tree(self.method, query), True
-            with uncounted():
+            with pause_stopwatch():
                 tree.warm()
         self.tree, self._move = tree, None
         calls_before = 0 if is_fresh else self._counted

@@ -10,7 +10,7 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from smoothcruiser.errors import InvalidInput, described
+from smoothcruiser.errors import InvalidInput, describe_value
 from smoothcruiser.operators.base import Operator, TemperedOperator
 from smoothcruiser.operators.custom import CustomOperator
 from smoothcruiser.operators.entropy import Entropy
@@ -51,7 +51,9 @@ def register(operator: OperatorClass) -> OperatorClass:
     """
     if not isinstance(operator, type) or not issubclass(operator, Operator):
         given_name = (
-            operator.__name__ if isinstance(operator, type) else described(operator)
+            operator.__name__
+            if isinstance(operator, type)
+            else describe_value(operator)
         )
         raise InvalidInput(
             f"register takes a subclass of Operator (the class, not an object of it), "
@@ -62,7 +64,7 @@ def register(operator: OperatorClass) -> OperatorClass:
         raise InvalidInput(
             f"{operator.__name__} needs a class attribute name, the operator's name "
             "on the command line, of letters, digits, - and _, got "
-            f"{described(name)}."
+            f"{describe_value(name)}."
         )
     if inspect.isabstract(operator):
         missing_methods = ", ".join(sorted(operator.__abstractmethods__))

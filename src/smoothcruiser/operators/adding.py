@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def added(numbers: Iterable[float]) -> float:
+def sum_in_order(numbers: Iterable[float]) -> float:
     """Return the sum of the numbers, each rounded as it is added."""
     total = 0.0
     for number in numbers:

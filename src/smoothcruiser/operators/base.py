@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.build import compiled
-from smoothcruiser.operators.outward import Interval, widened
+from smoothcruiser.jit.build import compile_function
+from smoothcruiser.operators.outward import Interval, widen_interval
 
 # a list of floats in Python, a float64 array in compiled code
 Vector = MutableSequence[float]
@@ -99,7 +99,7 @@ class Operator(ABC):
 
     def compiled_scalar(self) -> Scalar | None:
         """``scalar`` as Numba functions; None where it runs in Python alone."""
-        return Scalar(*(compiled(function) for function in self.scalar))
+        return Scalar(*(compile_function(function) for function in self.scalar))
 
     @classmethod
     def at(cls, temperature: float | None) -> Self:
@@ -140,7 +140,9 @@ class Operator(ABC):
             num_actions, 0.0, self.rounding_scale(num_actions)
         )
         offset = self.offset(num_actions)
-        return widened((offset, offset), rounding_error if offset != 0.0 else 0.0)
+        return widen_interval(
+            (offset, offset), rounding_error if offset != 0.0 else 0.0
+        )
 
     def offset_range(self, fewest: int, most: int) -> Interval:
         """Return bounds of F(0) over all numbers of legal actions between the two."""
@@ -258,7 +260,7 @@ class Operator(ABC):
             self.value(high, player=player, weights=weights),
         )
         largest_q = max(abs(x) for x in (*low, *high))
-        return widened(end_values, self.value_error(len(low), largest_q))
+        return widen_interval(end_values, self.value_error(len(low), largest_q))
 
     def value_error(self, num_actions: int, scale: float) -> float:
         """Return how far ``value`` may be off where |Q| <= ``scale``."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.operators.base import Operator, Scalar
 
 
@@ -89,8 +89,8 @@ class CustomOperator(Operator):
         if not (is_compiled(value) and is_compiled(gradient)):
             return None
         return Scalar(
-            compiled(custom_value, VALUE=value),
-            compiled(custom_gradient, GRADIENT=gradient),
+            compile_function(custom_value, VALUE=value),
+            compile_function(custom_gradient, GRADIENT=gradient),
             self._omega,
         )
 

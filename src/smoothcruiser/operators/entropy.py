@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
-from smoothcruiser.operators.outward import Interval, log_bounds, scaled
+from smoothcruiser.operators.outward import Interval, log_bounds, scale_interval
 
 
 def entropy_value(q: Vector, w: Vector, t: float) -> float:
@@ -87,7 +87,7 @@ class Entropy(TemperedOperator):
         return self.temperature * math.log(num_actions)
 
     def offset_bounds(self, num_actions: int) -> Interval:  # noqa: D102
-        return scaled(log_bounds(num_actions), (self.strength, self.strength))
+        return scale_interval(log_bounds(num_actions), (self.strength, self.strength))
 
     def offset_range(self, fewest: int, most: int) -> Interval:
         """Return bounds of the ends: F(0) rises with the number of actions."""

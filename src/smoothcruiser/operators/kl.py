@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.adding import added
+from smoothcruiser.operators.adding import sum_in_order
 from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
 from smoothcruiser.operators.outward import Interval
 
@@ -88,7 +88,7 @@ class KL(TemperedOperator):
                 f"KL needs a prior of positive weights, got {prior}; an action "
                 "that must not be taken belongs in legal=."
             )
-        prior_mass = added(prior)
+        prior_mass = sum_in_order(prior)
         object.__setattr__(self, "prior", tuple(p / prior_mass for p in prior))
 
     @property
@@ -119,7 +119,7 @@ class KL(TemperedOperator):
 
     def omega_range(self, num_actions: int) -> tuple[float, float]:  # noqa: D102
         weights = self.weights(num_actions)
-        return 0.0, -self.strength * math.log(min(weights) / added(weights))
+        return 0.0, -self.strength * math.log(min(weights) / sum_in_order(weights))
 
     def omega_width(self, num_actions: int) -> float:
         """Return lambda log(1 / min mu) over the whole prior.

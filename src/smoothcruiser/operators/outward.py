@@ -21,7 +21,7 @@ POWER_BITS = 256  # behind the point, of powers of a discount
 LOG_DIGITS = 40  # of logarithms before they are rounded to floats
 
 
-def rounded(numerator: int, denominator: int) -> Interval:
+def enclose_quotient(numerator: int, denominator: int) -> Interval:
     """Return the narrowest interval of floats around the quotient.
 
     The denominator is above 0.
@@ -65,12 +65,12 @@ def _multiply_numbers(x: float, y: float) -> Interval:
     return _enclose_nearest(x * y, a * c, b * d)
 
 
-def added(x: Interval, y: Interval) -> Interval:
+def add_intervals(x: Interval, y: Interval) -> Interval:
     """Return the interval of all sums of a number of ``x`` and one of ``y``."""
     return _add_numbers(x[0], y[0])[0], _add_numbers(x[1], y[1])[1]
 
 
-def scaled(x: Interval, factor: Interval) -> Interval:
+def scale_interval(x: Interval, factor: Interval) -> Interval:
     """Return the interval of all products with a factor of at least 0."""
     lower_factor = factor[0] if x[0] >= 0.0 else factor[1]
     upper_factor = factor[1] if x[1] >= 0.0 else factor[0]
@@ -79,9 +79,9 @@ def scaled(x: Interval, factor: Interval) -> Interval:
     )[1]
 
 
-def widened(x: Interval, margin: float) -> Interval:
+def widen_interval(x: Interval, margin: float) -> Interval:
     """Return the interval extended by ``margin`` on either side."""
-    return added(x, (-margin, margin))
+    return add_intervals(x, (-margin, margin))
 
 
 @lru_cache(maxsize=4096)  # bounds with a horizon need every number of steps left
@@ -96,15 +96,15 @@ def discounted_sum(discount: float, steps: int | None, sign: int = 1) -> Interva
     top, bottom = discount.as_integer_ratio()
     top *= sign
     if steps is None:
-        return rounded(bottom, bottom - top)
+        return enclose_quotient(bottom, bottom - top)
     if top == bottom:
-        return rounded(steps, 1)
+        return enclose_quotient(steps, 1)
     power_min, power_max = _power(discount, steps)
     if sign < 0 and steps % 2 == 1:
         power_min, power_max = -power_max, -power_min
     fixed_one, scale = 1 << POWER_BITS, (bottom - top) << POWER_BITS
-    lower_end = rounded((fixed_one - power_max) * bottom, scale)[0]
-    return lower_end, rounded((fixed_one - power_min) * bottom, scale)[1]
+    lower_end = enclose_quotient((fixed_one - power_max) * bottom, scale)[0]
+    return lower_end, enclose_quotient((fixed_one - power_min) * bottom, scale)[1]
 
 
 def _power(base: float, exponent: int) -> tuple[int, int]:
@@ -134,8 +134,8 @@ def log_bounds(number: int) -> Interval:
     top, bottom = nearest.as_integer_ratio()
     # ``nearest`` is below 1000 and off by less than 1/shift
     shift = 10 ** (LOG_DIGITS - 3)
-    lower_end = rounded(top * shift - bottom, bottom * shift)[0]
-    return lower_end, rounded(top * shift + bottom, bottom * shift)[1]
+    lower_end = enclose_quotient(top * shift - bottom, bottom * shift)[0]
+    return lower_end, enclose_quotient(top * shift + bottom, bottom * shift)[1]
 
 
 def root_bounds(number: int) -> Interval:
@@ -143,5 +143,7 @@ def root_bounds(number: int) -> Interval:
     scaled_up = number << 2 * POWER_BITS
     root = math.isqrt(scaled_up)
     is_square = root * root == scaled_up
-    lower_end = rounded(root, 1 << POWER_BITS)[0]
-    return lower_end, rounded(root if is_square else root + 1, 1 << POWER_BITS)[1]
+    lower_end = enclose_quotient(root, 1 << POWER_BITS)[0]
+    return lower_end, enclose_quotient(
+        root if is_square else root + 1, 1 << POWER_BITS
+    )[1]

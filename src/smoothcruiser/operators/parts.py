@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.operators.base import Operator, Scalar, Vector
 from smoothcruiser.operators.dispatch import uniform_blind
 from smoothcruiser.operators.max import max_gradient, max_omega, max_value
@@ -43,13 +43,15 @@ def parts_of(operator: Operator, *, omega: bool = False) -> OperatorParts | None
     scalar = _compiled_scalar(operator, omega and operator.has_omega)
     if scalar is None:
         return _plain_parts(operator)
-    gradient = compiled(own_gradient, GRADIENT=scalar.gradient)
+    gradient = compile_function(own_gradient, GRADIENT=scalar.gradient)
     return OperatorParts(
-        value=compiled(own_value, VALUE=scalar.value),
+        value=compile_function(own_value, VALUE=scalar.value),
         gradient=gradient,
-        both=compiled(own_both, VALUE=scalar.value, GRADIENT=scalar.gradient),
-        omega=compiled(own_omega, OMEGA=scalar.omega) if operator.has_omega else None,
-        blind=compiled(uniform_blind) if operator.uniform_at_zero else gradient,
+        both=compile_function(own_both, VALUE=scalar.value, GRADIENT=scalar.gradient),
+        omega=compile_function(own_omega, OMEGA=scalar.omega)
+        if operator.has_omega
+        else None,
+        blind=compile_function(uniform_blind) if operator.uniform_at_zero else gradient,
         compiled=True,
     )
 

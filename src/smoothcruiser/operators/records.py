@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput, described
+from smoothcruiser.errors import InvalidInput, describe_value
 from smoothcruiser.operators.base import Operator
 from smoothcruiser.records.fields import DataclassShape
-from smoothcruiser.records.shapes import refused
+from smoothcruiser.records.shapes import misfit_error
 
 OperatorTable = Mapping[str, type[Operator]]
 SCHEMA = {
@@ -38,12 +38,12 @@ def operator_data(operator: Operator, operator_table: OperatorTable) -> dict[str
 def operator_from(data: Any, where: str, operator_table: OperatorTable) -> Operator:
     """The operator that ``operator_data`` wrote."""
     if not isinstance(data, Mapping):
-        raise refused(where, "an object with the name of an operator", data)
+        raise misfit_error(where, "an object with the name of an operator", data)
     name = data.get("name")
     if data.get("own") or not isinstance(name, str) or name not in operator_table:
         raise InvalidInput(
             f"{where} must be one of {', '.join(operator_table)}, got "
-            f"{described(name)}: an operator of one's own is code, which JSON cannot "
+            f"{describe_value(name)}: an operator of one's own is code, which JSON cannot "
             "hold; give facts=problem.facts."
         )
     cls = operator_table[name]

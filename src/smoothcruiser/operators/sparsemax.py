@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
-from smoothcruiser.operators.outward import Interval, rounded
+from smoothcruiser.operators.outward import Interval, enclose_quotient
 from smoothcruiser.operators.sampling import running_sums
 
 
@@ -103,7 +103,9 @@ class Sparsemax(TemperedOperator):
 
     def offset_bounds(self, num_actions: int) -> Interval:  # noqa: D102
         numerator, denominator = self.strength.as_integer_ratio()
-        return rounded(numerator * (num_actions - 1), 2 * denominator * num_actions)
+        return enclose_quotient(
+            numerator * (num_actions - 1), 2 * denominator * num_actions
+        )
 
     def offset_range(self, fewest: int, most: int) -> Interval:
         """Return bounds of the ends: F(0) rises with the number of actions."""

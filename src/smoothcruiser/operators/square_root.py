@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
-from smoothcruiser.operators.outward import Interval, root_bounds, scaled
+from smoothcruiser.operators.outward import Interval, root_bounds, scale_interval
 
 
 def square_root_level(q: Vector, t: float) -> float:
@@ -118,7 +118,7 @@ class SquareRoot(TemperedOperator):
         return self.temperature * math.sqrt(num_actions)
 
     def offset_bounds(self, num_actions: int) -> Interval:  # noqa: D102
-        return scaled(root_bounds(num_actions), (self.strength, self.strength))
+        return scale_interval(root_bounds(num_actions), (self.strength, self.strength))
 
     def offset_range(self, fewest: int, most: int) -> Interval:
         """Return bounds of the ends: F(0) rises with the number of actions."""

@@ -29,7 +29,7 @@ from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.live import live_problem
 from smoothcruiser.problem.oracle import LiveOracle
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.progress import finish, shown
+from smoothcruiser.progress import finish, show_bar
 from smoothcruiser.query import KEYWORDS, Query
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Agent:
             )
             # the session's own query has the delta that the method sets by default
             self.session.query = replace(self.session.query, limits=decision_limits)
-        with shown(progress):
+        with show_bar(progress):
             self.estimate = self.session.decide(state, remaining=remaining)
             finish(progress, **last_report(self.estimate))
         self.decided += 1
@@ -195,7 +195,7 @@ class Agent:
         else:
             action = self.estimate.action
         self.action = action
-        self.session.moved(action)
+        self.session.note_action(action)
         if self.ponder:
             self.session.ponder()
         return action
@@ -225,7 +225,7 @@ class Agent:
                 "A policy that depends on the clock is no fixed function of the state; "
                 "give budget= in place of seconds=."
             )
-        return self.session.fixed(self.problem.start(state)).policy
+        return self.session.decide_fresh(self.problem.start(state)).policy
 
     policy.over_numbers = True  # type: ignore[attr-defined]  # for ``evaluate``
 

@@ -23,11 +23,11 @@ from smoothcruiser.jit.keys import Key
 from smoothcruiser.playing.agent import Agent
 from smoothcruiser.playing.followed import as_player, is_policy
 from smoothcruiser.playing.reports import Reports
-from smoothcruiser.problem.answers import met_answer
+from smoothcruiser.problem.answers import call_in_episode
 from smoothcruiser.problem.arguments import check_seed
 from smoothcruiser.problem.oracle import ResettingOracle
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.progress import Callback, read, shown
+from smoothcruiser.progress import Callback, progress_callback, show_bar
 from smoothcruiser.query import named_keywords
 from smoothcruiser.records.data import Data
 from smoothcruiser.shown import Shown, brief
@@ -129,7 +129,7 @@ def play(
     ``total`` episodes have ended); where it returns False, and at Ctrl-C, the Summary
     is that of the episodes that have ended.
     """
-    callback = read(progress)
+    callback = progress_callback(progress)
     agent = _playing_agent(agent, policy)
     check_seed(seed)
     problem = agent.problem
@@ -174,7 +174,7 @@ def play(
     if problem.horizon is not None:  # a play ends there
         max_steps = min(max_steps, problem.horizon)
     played_episodes: list[Episode] = []
-    with shown(callback):
+    with show_bar(callback):
         reports = Reports(callback, episodes)
         try:
             with stoppable(), reports.keep_finished():
@@ -287,7 +287,7 @@ def _play_episode(
             action = opponent.decide(state, remaining=steps_left)
         else:
             action = _opponent_action(opponent, state, problem, opponent_stream)
-        reward, state, is_over = met_answer(problem, state, action, world_stream)
+        reward, state, is_over = call_in_episode(problem, state, action, world_stream)
         plain_return += sign * reward
         discounted_return += sign * reward_weight * reward
         reward_weight *= problem.discount

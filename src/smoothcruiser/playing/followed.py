@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import Estimate, about
+from smoothcruiser.estimate import Estimate, estimate_subject
 from smoothcruiser.jit.keys import LOTS, Key
 from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
 from smoothcruiser.problem.problem import Problem
@@ -124,12 +124,14 @@ class PolicyDecision(Prepared):
     def answer(self) -> Estimate:
         """The probabilities at the state; nothing is known of values."""
         from smoothcruiser.jit.streams import stream
-        from smoothcruiser.operators.adding import added
+        from smoothcruiser.operators.adding import sum_in_order
 
         query, reading = self.query, self.method.reading
         rng = stream(query.seed, Key.PLANS, 0, LOTS)
         action_weights = reading.shares(query.place, rng)
-        policy = tuple(weight / added(action_weights) for weight in action_weights)
+        policy = tuple(
+            weight / sum_in_order(action_weights) for weight in action_weights
+        )
         return Estimate(
             value=math.nan,
             interval=None,
@@ -143,7 +145,7 @@ class PolicyDecision(Prepared):
             certificate=None,
             seconds=0.0,
             compile_seconds=0.0,
-            **about(query.problem, query.place),
+            **estimate_subject(query.problem, query.place),
             seed=query.seed,
             notes=(*self.notes, *reading.notes),
         )
@@ -152,11 +154,11 @@ class PolicyDecision(Prepared):
 class PolicySession(Session):
     """A policy depends on the state alone, so nothing is kept between decisions."""
 
-    def fixed(self, state: Any) -> Estimate:
+    def decide_fresh(self, state: Any) -> Estimate:
         """The same as a decision, unless it draws lots."""
         if self.method.reading.draws_lots:
             raise InvalidInput(
                 "A policy of (state, rng) has no fixed probabilities; give it to "
                 "evaluate itself."
             )
-        return super().fixed(state)
+        return super().decide_fresh(state)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from smoothcruiser.errors import Interrupted
-from smoothcruiser.jit.interrupts import heard
+from smoothcruiser.jit.interrupts import current_stops
 from smoothcruiser.progress import Callback, Phases, finish
 
 
@@ -19,13 +19,13 @@ class Reports:
         self.phases, self.total, self.done = Phases(callback), total, 0
         self.calls = 0
         self._last = ""
-        self._begin, self._stops = time.perf_counter(), heard()
+        self._begin, self._stops = time.perf_counter(), current_stops()
         self.phases.begin("playing", **self._facts())
 
     @property
     def is_stopped(self) -> bool:
         """Whether the progress function, or Ctrl-C in a decision, has ended it."""
-        return self.phases.refused or heard() > self._stops
+        return self.phases.refused or current_stops() > self._stops
 
     def report_decision(self, calls: int) -> bool:
         """Report a decision; return whether to stop."""
@@ -47,7 +47,7 @@ class Reports:
         except KeyboardInterrupt:
             if self.done == 0:
                 raise
-        if self.done == 0 and heard() > self._stops:
+        if self.done == 0 and current_stops() > self._stops:
             raise KeyboardInterrupt
         if self.done == 0:
             raise Interrupted(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.certified.history import Point
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.table import node_of, queried
+from smoothcruiser.certified.table import node_of, queried_estimates
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.plots.style import (
     BLUE,
@@ -75,7 +75,7 @@ def draw(search: Certified, ax: Axes | None, state: Any) -> Axes:
 
 def _estimate(ax: Axes, search: Certified, node: int, calls: int) -> None:
     """Mark the estimate of V and its usual error at the last calls."""
-    answers = queried(search)
+    answers = queried_estimates(search)
     answer = next((x for x in answers if node_of(search.memory, x.state) == node), None)
     if answer is None:
         return

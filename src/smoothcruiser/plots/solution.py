@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, described
+from smoothcruiser.errors import InvalidInput, describe_value
 from smoothcruiser.exact.solution import Solution
 from smoothcruiser.plots.style import (
     BLUE,
@@ -23,7 +23,7 @@ from smoothcruiser.plots.style import (
     shorten_name,
     title,
 )
-from smoothcruiser.schedule.numbers import up
+from smoothcruiser.schedule.numbers import format_bound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def _cells(solution: Solution, shape: Any) -> Any:
         num_rows, num_columns = map(int, shape)
     except (TypeError, ValueError):
         raise InvalidInput(
-            f"shape is (rows, columns), got {described(shape)}."
+            f"shape is (rows, columns), got {describe_value(shape)}."
         ) from None
     if not (
         num_rows >= 1
@@ -194,7 +194,9 @@ def _by_state(solution: Solution, ax: Axes | None) -> Axes:
         "state" if has_few_states or solution.states is None else "state, by its number"
     )
     ax.set_ylabel("V, in units of reward")
-    accuracy_note = f"exact values, each within {up(solution.residual_bound, 1)}"
+    accuracy_note = (
+        f"exact values, each within {format_bound(solution.residual_bound, 1)}"
+    )
     title(ax, shorten_name(solution.problem or "solution"), accuracy_note)
     frame(ax)
     ax.grid(visible=False, axis="x")

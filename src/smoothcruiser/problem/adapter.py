@@ -28,7 +28,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -152,7 +152,7 @@ def register(adapter: AnyAdapter) -> AnyAdapter:
 def keep_fault(name: str, module: str, error: Exception) -> None:
     """Remember that a file of ``smoothcruiser.adapters`` cannot be imported."""
     FAULTS[name] = (
-        f"The adapter {name!r} ({module}) cannot be imported: {said(error)}; fix or "
+        f"The adapter {name!r} ({module}) cannot be imported: {describe_error(error)}; fix or "
         "remove its file."
     )
 
@@ -193,7 +193,9 @@ def _find_accepting(simulator: Any) -> tuple[LiveAdapter | None, list[str]]:
             if isinstance(adapter, LiveAdapter) and adapter.accepts(simulator):
                 return adapter, failures
         except Exception as error:
-            failures.append(f"the adapter {adapter_name!r} cannot tell ({said(error)})")
+            failures.append(
+                f"the adapter {adapter_name!r} cannot tell ({describe_error(error)})"
+            )
     return None, failures
 
 
@@ -237,7 +239,7 @@ class AdapterListing:
         return f"{self.summary}: {self.example}{requirement}"
 
 
-def listed() -> dict[str, AdapterListing]:
+def list_adapters() -> dict[str, AdapterListing]:
     """All adapters by prefix, listed without importing any of their libraries."""
     faults = _load_all()
     importable_adapters = {
@@ -279,7 +281,7 @@ def descriptions() -> dict[str, str]:
 
     For an adapter that cannot be imported, the text says why.
     """
-    return {prefix: str(listing) for prefix, listing in listed().items()}
+    return {prefix: str(listing) for prefix, listing in list_adapters().items()}
 
 
 def suggest_name(name: str) -> str:
@@ -356,7 +358,7 @@ def _load_adapter(entry_points: list[EntryPoint]) -> Adapter:
         adapter = entry_point.load()
     except Exception as error:
         raise InvalidInput(
-            f"{point_text} cannot be imported: {said(error)}; update or uninstall its "
+            f"{point_text} cannot be imported: {describe_error(error)}; update or uninstall its "
             "package."
         ) from error
     if not isinstance(adapter, Adapter) or adapter.name != entry_point.name:

@@ -20,18 +20,18 @@ from smoothcruiser.errors import (
     InvalidInput,
     OracleError,
     SmoothcruiserError,
-    described,
-    said,
+    describe_error,
+    describe_value,
     text_of,
 )
-from smoothcruiser.problem.arguments import is_number, is_whole, shortened
+from smoothcruiser.problem.arguments import is_number, is_whole, shorten_value
 from smoothcruiser.problem.totals import pays_early
 from smoothcruiser.problem.wary_actions import (
     InsistsOnInt,
     WaryAction,
     call_warily,
     is_wary,
-    wary,
+    make_wary,
 )
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 Answer = tuple[float, Any, bool]  # reward, next state, whether the episode is over
 
 
-def at(state: Any, action: int) -> str:
+def at_pair(state: Any, action: int) -> str:
     """Where a call was made, for a sentence."""
     return f"at state {text_of(state)}, action {action}"
 
 
-def raised(error: BaseException | str, where: str) -> OracleError:
+def oracle_raised(error: BaseException | str, where: str) -> OracleError:
     """The oracle raised ``error``, which may be text in the form "Type: message"."""
-    error_text = error if isinstance(error, str) else said(error)
+    error_text = error if isinstance(error, str) else describe_error(error)
     remedy = "fix the simulator there, if that is a state of the problem"
     if error_text.startswith("TypeError: Stream."):
         remedy = (
@@ -64,7 +64,7 @@ def raised(error: BaseException | str, where: str) -> OracleError:
     return OracleError(f"The oracle raised {error_text} {where}; {remedy}.")
 
 
-def hung(call_seconds: float | None, where: str) -> OracleError:
+def oracle_hung(call_seconds: float | None, where: str) -> OracleError:
     """A call took too long."""
     return OracleError(
         f"The oracle did not return within {call_seconds:g} s {where}; fix the "
@@ -94,7 +94,7 @@ def failure(name: str, error: BaseException, state: Any) -> BaseException:
     )
 
 
-def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
+def reward_outside(reward: Any, where: str, low: float, high: float) -> OracleError:
     """A reward lies outside the declared range, or outside the one that is usual."""
     is_cost = low == 0.0 and reward < low
     example = ", reward_range=(-10, 0) for costs up to 10, say," if is_cost else ","
@@ -140,7 +140,7 @@ def same_mover(state: Any) -> OracleError:
     )
 
 
-def flickering(state: Any) -> OracleError:
+def answers_changed(state: Any) -> OracleError:
     """A function of the state does not depend on the state alone."""
     return OracleError(
         "legal, terminal, player or value_bounds answered differently when asked "
@@ -148,19 +148,19 @@ def flickering(state: Any) -> OracleError:
     )
 
 
-def rows_together(state: Any, action: int) -> OracleError:
+def dependent_rows(state: Any, action: int) -> OracleError:
     """A batched step samples once for all its rows."""
     return OracleError(
-        f"All rows of a batch get the same outcome {at(state, action)}, and another "
+        f"All rows of a batch get the same outcome {at_pair(state, action)}, and another "
         "batch gets another: draws are not "
         "independent. Draw one number per row, such as rng.random(len(states))."
     )
 
 
-def remembered(state: Any, action: int) -> OracleError:
+def oracle_remembers(state: Any, action: int) -> OracleError:
     """A call took other numbers from an equal stream than the call before it."""
     return OracleError(
-        f"Two calls {at(state, action)} took different numbers from equal streams: the "
+        f"Two calls {at_pair(state, action)} took different numbers from equal streams: the "
         "oracle remembers earlier answers "
         "(a cache of random outcomes?) or calls; let every call draw for itself."
     )
@@ -187,7 +187,7 @@ def bad_player(state: Any, player: Any) -> InvalidInput:
     )
 
 
-def two_in_one(
+def key_collision(
     state: Any,
     known: Any,
     found: tuple[int, ...] | None,
@@ -221,7 +221,7 @@ def contradiction(state: Any, delta: float, assumed: tuple[str, ...]) -> OracleE
     )
 
 
-def unpacked(answer: Any, state: Any, action: int) -> Answer:
+def unpack_answer(answer: Any, state: Any, action: int) -> Answer:
     """(reward, next state, terminated) of an answer with two or three parts."""
     try:
         reward, next_state, *end_flags = answer
@@ -230,28 +230,28 @@ def unpacked(answer: Any, state: Any, action: int) -> Answer:
         reward_value = float(reward)
         ended = bool(end_flags[0]) if end_flags else False
     except (TypeError, ValueError) as error:
-        raise no_answer(answer, at(state, action)) from error
+        raise no_answer(answer, at_pair(state, action)) from error
     if end_flags and not is_truth(end_flags[0]):
-        raise no_answer(answer, at(state, action))
+        raise no_answer(answer, at_pair(state, action))
     return math.nan if math.isnan(reward_value) else reward_value, next_state, ended
 
 
 def no_answer(answer: Any, where: str) -> OracleError:
     """The error for a return value that is no answer; its text guesses the mistake."""
-    got_text, remedy = f", got {shortened(answer)}", ""
+    got_text, remedy = f", got {shorten_value(answer)}", ""
     answer_parts = answer if isinstance(answer, tuple | list) else ()
     if answer is None:
         got_text, remedy = ", got None", "; end every branch of it with a return"
     elif inspect.isawaitable(answer) or hasattr(answer, "__anext__"):
         _close(answer)
-        got_text = f", got {described(answer)}"
+        got_text = f", got {describe_value(answer)}"
         remedy = "; it is an async function: define it without async, or run it inside a plain one"
     elif isinstance(answer, Iterator):
-        got_text = f", got {described(answer)}"
+        got_text = f", got {describe_value(answer)}"
         remedy = "; write return in place of yield"
     elif len(answer_parts) in (4, 5):
         num_parts = "four" if len(answer_parts) == 4 else "five"
-        got_text = f", got {num_parts} parts, {shortened(answer)}"
+        got_text = f", got {num_parts} parts, {shorten_value(answer)}"
         remedy = (
             "; from Gymnasium's (observation, reward, terminated, …) return reward, "
             "observation, terminated"
@@ -263,7 +263,7 @@ def no_answer(answer: Any, where: str) -> OracleError:
         remedy = _reward_remedy(answer_parts[0], answer_parts[1])
     elif len(answer_parts) == 3:
         got_text = (
-            f"; terminated must be True or False, got {shortened(answer_parts[2])}"
+            f"; terminated must be True or False, got {shorten_value(answer_parts[2])}"
         )
     return OracleError(
         "The oracle must return (reward, next_state) or (reward, next_state, "
@@ -273,7 +273,9 @@ def no_answer(answer: Any, where: str) -> OracleError:
 
 def _quote_value(value: object) -> str:
     return (
-        f"the text {shortened(value)}" if isinstance(value, str) else shortened(value)
+        f"the text {shorten_value(value)}"
+        if isinstance(value, str)
+        else shorten_value(value)
     )
 
 
@@ -321,12 +323,12 @@ def truth(name: str, value: object, state: Any) -> bool:
         return bool(value)
     if inspect.isawaitable(value):
         _close(value)
-        got_text, remedy = described(value), "define it without async"
+        got_text, remedy = describe_value(value), "define it without async"
     elif isinstance(value, list | tuple | set | dict) and name == "legal":
-        got_text = f"the {type(value).__name__} {shortened(value)}"
+        got_text = f"the {type(value).__name__} {shorten_value(value)}"
         remedy = "it is asked about one action at a time: return action in that list"
     else:
-        got_text = "None" if value is None else shortened(value)
+        got_text = "None" if value is None else shorten_value(value)
         remedy = "return it on every path" if value is None else "wrap it in bool()"
     raise OracleError(
         f"{name} must return True or False, got {got_text} at state {state!r}; "
@@ -350,14 +352,14 @@ def check_order(answer: Any, state: Any, action: int) -> None:
         and not is_whole(next_state)
     ):
         raise OracleError(
-            f"The oracle returned {shortened(answer)} {at(state, action)}, a reward that "
+            f"The oracle returned {shorten_value(answer)} {at_pair(state, action)}, a reward that "
             "is a whole number and a next state that is none, unlike the state; return "
             "(reward, next_state), in this order, or, if the order is right, begin with "
             f"initial_state={float(state)!r}."
         )
 
 
-def answered(
+def call_oracle(
     problem: Problem,
     state: Any,
     action: int,
@@ -373,7 +375,7 @@ def answered(
     ``WaryAction`` an action that is taken for its name is noticed, and ``InsistsOnInt``
     is raised where the simulator fails.
     """
-    state_copy = guard.copied(state) if guard is not None and guard.due() else None
+    state_copy = guard.copy_state(state) if guard is not None and guard.due() else None
     try:
         if isinstance(action, WaryAction):
             answer = call_warily(problem.oracle, state, action, rng)
@@ -383,24 +385,24 @@ def answered(
         raise
     except BaseException as error:  # sys.exit() too
         if isinstance(error, Hung):
-            raise hung(problem.call_seconds, at(state, action)) from error
-        raise raised(error, at(state, action)) from error
+            raise oracle_hung(problem.call_seconds, at_pair(state, action)) from error
+        raise oracle_raised(error, at_pair(state, action)) from error
     if state_copy is not None and guard is not None:
         guard.compare(state_copy, state, action)
-    reward, next_state, ended = unpacked(answer, state, action)
+    reward, next_state, ended = unpack_answer(answer, state, action)
     if isinstance(action, WaryAction):
         check_order(answer, state, action)
     if not low <= reward <= high:
         check_order(answer, state, action)
-        raise outside(reward, at(state, action), low, high)
+        raise reward_outside(reward, at_pair(state, action), low, high)
     if ended and not ends:
-        raise undeclared_end(at(state, action))
+        raise undeclared_end(at_pair(state, action))
     if pays_early(problem, reward, next_state, ended):
-        raise early_payoff(reward, at(state, action))
+        raise early_payoff(reward, at_pair(state, action))
     return reward, next_state, ended
 
 
-def met_answer(problem: Problem, state: Any, action: int, rng: Any) -> Answer:
+def call_in_episode(problem: Problem, state: Any, action: int, rng: Any) -> Answer:
     """One checked call of an episode that is played.
 
     A plain Python step that takes actions for their names is refused.
@@ -409,7 +411,7 @@ def met_answer(problem: Problem, state: Any, action: int, rng: Any) -> Answer:
     if is_wary(problem):
         stream_words = rng.words.copy()
         try:
-            return answered(problem, state, wary(problem, action), rng, *checks)
+            return call_oracle(problem, state, make_wary(problem, action), rng, *checks)
         except InsistsOnInt:
             rng.words[:] = stream_words
-    return answered(problem, state, action, rng, *checks)
+    return call_oracle(problem, state, action, rng, *checks)

@@ -90,7 +90,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def shortened(value: Any) -> str:
+def shorten_value(value: Any) -> str:
     """A value as text for a sentence; long numbers and texts are abbreviated."""
     if is_whole(value) and abs(value) >= 10**30:
         sign = "-" if value < 0 else ""
@@ -103,7 +103,7 @@ def check_seed(seed: Any) -> int:
     """The seed of a run as a Python number; anything else is refused."""
     if not is_whole(seed) or seed < 0:
         raise InvalidInput(
-            f"seed must be a whole number of at least 0, got {shortened(seed)}."
+            f"seed must be a whole number of at least 0, got {shorten_value(seed)}."
         )
     return int(seed)
 
@@ -113,7 +113,7 @@ def check_seconds(seconds: Any, name: str = "seconds") -> None:
     if seconds is not None and not (is_number(seconds) and 0 < seconds <= MOST_SECONDS):
         raise InvalidInput(
             f"{name} must be a number above 0 and at most {MOST_SECONDS:g} (30 years), "
-            f"or left out for no limit, got {shortened(seconds)}."
+            f"or left out for no limit, got {shorten_value(seconds)}."
         )
 
 
@@ -124,7 +124,7 @@ def check_call_seconds(limit: Any) -> None:
     ):
         raise InvalidInput(
             f"call_seconds must be a number of seconds from {LEAST_CALL_SECONDS:g} to "
-            f"{MOST_SECONDS:g}, or None for no limit, got {shortened(limit)}."
+            f"{MOST_SECONDS:g}, or None for no limit, got {shorten_value(limit)}."
         )
 
 
@@ -206,7 +206,7 @@ def check_call(
             )
 
 
-def popped_range(parameters: dict[str, Any]) -> tuple[float, float] | None:
+def pop_reward_range(parameters: dict[str, Any]) -> tuple[float, float] | None:
     """The range of rewards, removed from the parameters of a name.
 
     It is ``reward_range=[low,high]``, or ``reward_low=`` and ``reward_high=``; None where
@@ -229,6 +229,6 @@ def popped_range(parameters: dict[str, Any]) -> tuple[float, float] | None:
     ):
         raise InvalidInput(
             "The range of rewards is two numbers, as in reward_range=[-1,1], got "
-            f"{shortened(reward_range)}."
+            f"{shorten_value(reward_range)}."
         )
     return float(reward_range[0]), float(reward_range[1])

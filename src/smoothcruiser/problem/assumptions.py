@@ -99,7 +99,7 @@ def assumptions(
             "declared (checked where it was met)"
         )
     sentences += _rounding_allowance(facts)
-    sentences += own_words(problem)
+    sentences += adapter_assumptions(problem)
     # an adapter's own words on the keys it chose
     key_assumption = getattr(problem.key, "assumption", "")
     if key_assumption:
@@ -124,6 +124,6 @@ def _rounding_allowance(facts: Facts) -> tuple[str, ...]:
     )
 
 
-def own_words(problem: Problem) -> tuple[str, ...]:
+def adapter_assumptions(problem: Problem) -> tuple[str, ...]:
     """An adapter's sentences on its model: ``assumptions`` of its oracle."""
     return tuple(getattr(problem.oracle, "assumptions", ()))

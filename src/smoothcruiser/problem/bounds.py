@@ -45,7 +45,7 @@ def hull_and_slack(facts: Facts) -> tuple[Interval, float]:
     )
 
 
-def slack(facts: Facts) -> float:
+def bounds_slack(facts: Facts) -> float:
     """How far rounding may move the answers of functions that bound V."""
     return hull_and_slack(facts)[1]
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.arguments import is_number, is_whole, shortened
+from smoothcruiser.problem.arguments import is_number, is_whole, shorten_value
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING, expected_steps
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def check_chances(p: Problem) -> None:
         if not (is_number(min_probability) and 0.0 < min_probability <= 1.0):
             raise InvalidInput(
                 "min_probability must be a number above 0 and at most 1, or None, got "
-                f"{shortened(min_probability)}."
+                f"{shorten_value(min_probability)}."
             )
         if p.tables is not None:
             _check_tables(p)
@@ -60,12 +60,12 @@ def _check_end(p: Problem) -> None:
     if not is_valid:
         raise InvalidInput(
             "episodes_end must be (steps, probability), a whole number of at least 1 "
-            f"and a number above 0 and at most 1, got {shortened(episodes_end)}."
+            f"and a number above 0 and at most 1, got {shorten_value(episodes_end)}."
         )
     if episodes_end[0] > MOST_EXPECTED or expected_steps(episodes_end) > MOST_EXPECTED:
         raise InvalidInput(
             f"episodes_end must have steps/probability of at most {MOST_EXPECTED:g}, "
-            f"got {shortened(episodes_end)}; declare a sooner end, or drop it."
+            f"got {shorten_value(episodes_end)}; declare a sooner end, or drop it."
         )
     if p.terminal is None or p.terminal is False:
         raise InvalidInput(

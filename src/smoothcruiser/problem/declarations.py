@@ -26,8 +26,8 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, said
-from smoothcruiser.problem.arguments import shortened
+from smoothcruiser.errors import InvalidInput, describe_error
+from smoothcruiser.problem.arguments import shorten_value
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Tables, check_payoffs
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
@@ -56,7 +56,7 @@ NEUTRAL: dict[str, Any] = {"payoffs": EVERY_STEP, "deterministic": False}
 BY_HORIZON = ("value_bounds", "value_gap", "total_reward_range")
 
 
-def taken(options: dict[str, Any]) -> dict[str, Any]:
+def pop_declarations(options: dict[str, Any]) -> dict[str, Any]:
     """The declarations, removed from options, in the form that problems take.
 
     None declares nothing: the adapter's own knowledge stays.
@@ -85,7 +85,7 @@ def _read_value(name: str, value: Any) -> Any:
         return _import_function(name, value)
     if name == "deterministic" and not isinstance(value, bool):
         raise InvalidInput(
-            f"deterministic must be true or false, got {shortened(value)}."
+            f"deterministic must be true or false, got {shorten_value(value)}."
         )
     return tuple(value) if isinstance(value, list) else value
 
@@ -99,7 +99,7 @@ def _import_function(name: str, value: Any) -> Any:
         function = getattr(import_module(module_name), attribute_name)
     except Exception as error:
         raise InvalidInput(
-            f"{name}={value} names no function that can be imported ({said(error)}); "
+            f"{name}={value} names no function that can be imported ({describe_error(error)}); "
             "write module:function."
         ) from error
     if not callable(function):
@@ -110,7 +110,7 @@ def _import_function(name: str, value: Any) -> Any:
     return function
 
 
-def chosen_or_named(actions: Any) -> tuple[Any, tuple[str, ...] | None]:
+def split_actions(actions: Any) -> tuple[Any, tuple[str, ...] | None]:
     """(chosen actions, names of all actions), where one word gives either."""
     is_list = isinstance(actions, list | tuple) and len(actions) > 0
     if is_list and all(isinstance(label, str) for label in actions):
@@ -147,7 +147,9 @@ def _plain_value(value: Any) -> Any:
         return None
 
 
-def merged(facts: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any]:
+def merge_declarations(
+    facts: Mapping[str, Any], declared: Mapping[str, Any]
+) -> dict[str, Any]:
     """Arguments of a problem with its declarations; senseless ones are refused.
 
     Args:
@@ -207,7 +209,7 @@ def declare(problem: Problem, declared: Mapping[str, Any]) -> Problem:
         problem_field.name: getattr(problem, problem_field.name)
         for problem_field in fields(problem)
     }
-    merged_items = merged(own_fields, declared).items()
+    merged_items = merge_declarations(own_fields, declared).items()
     changed_fields = {
         field_name: value
         for field_name, value in merged_items

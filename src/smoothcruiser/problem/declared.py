@@ -16,7 +16,7 @@ from smoothcruiser.operators import OPERATORS, Max, Operator
 from smoothcruiser.problem.arguments import (
     check_call_seconds,
     check_keywords,
-    shortened,
+    shorten_value,
 )
 from smoothcruiser.problem.bounds import check_bounds
 from smoothcruiser.problem.chances import check_chances
@@ -70,7 +70,7 @@ def action_labels(actions: Any) -> tuple[str, ...]:
         len(labels) > 0 and all(map(_is_label, labels)),
         (
             "actions must name every action with a printable word, as in actions=['buy', 'wait'], "
-            f"got {shortened(actions)}."
+            f"got {shorten_value(actions)}."
         ),
     )
     repeated_labels = [label for label, count in Counter(labels).items() if count > 1]
@@ -78,7 +78,7 @@ def action_labels(actions: Any) -> tuple[str, ...]:
         not repeated_labels,
         (
             "actions must be distinct, but "
-            f"{shortened(repeated_labels[0] if repeated_labels else '')} is there more "
+            f"{shorten_value(repeated_labels[0] if repeated_labels else '')} is there more "
             "than once; give each action a name of its own."
         ),
     )
@@ -105,7 +105,7 @@ def check_range(name: str, bounds: object) -> None:
 def _count_hint(came: object) -> str:
     """A guess at the intended number of actions, for one that is no number."""
     if isinstance(came, list | tuple) and came and all(map(_is_label, came)):
-        return f"actions={shortened(list(came))} would name and count them"
+        return f"actions={shorten_value(list(came))} would name and count them"
     num_actions = plain_number(getattr(came, "n", None))  # of a space of Gymnasium
     if _is_count(num_actions):
         return f"write num_actions={num_actions}"
@@ -143,7 +143,7 @@ def _no_operator(came: object) -> str:
         hint = f"; {came.__name__} is a class: write {came.__name__}(…)"
     return (
         "operator must be an operator such as Entropy(1.0) or Max(), got "
-        f"{shortened(came)}{hint}."
+        f"{shorten_value(came)}{hint}."
     )
 
 
@@ -182,14 +182,14 @@ def check_declared(p: Problem) -> None:
         callable(p.oracle),
         (
             "oracle must be a function step(state, action, rng), got "
-            f"{shortened(p.oracle)}."
+            f"{shorten_value(p.oracle)}."
         ),
     )
     _require(
         _is_count(p.num_actions),
         (
             "num_actions must be a whole number of at least 1, got "
-            f"{shortened(p.num_actions)}; {_count_hint(p.num_actions)}."
+            f"{shorten_value(p.num_actions)}; {_count_hint(p.num_actions)}."
         ),
     )
     num_labels = p.num_actions if p.actions is None else len(p.actions)
@@ -205,7 +205,7 @@ def check_declared(p: Problem) -> None:
         p.horizon is None or (_is_count(p.horizon) and p.horizon <= MOST_STEPS),
         (
             f"horizon must be a whole number of at least 1 and at most {MOST_STEPS:,}, "
-            f"or None, got {shortened(p.horizon)}."
+            f"or None, got {shorten_value(p.horizon)}."
         ),
     )
     check_range("reward_range", p.reward_range)
@@ -226,7 +226,7 @@ def check_declared(p: Problem) -> None:
         p.terminal is None or isinstance(p.terminal, bool) or callable(p.terminal),
         (
             "terminal must be a function terminal(state), True, or None, got "
-            f"{shortened(p.terminal)}; of a set of states it is terminal=lambda state: "
+            f"{shorten_value(p.terminal)}; of a set of states it is terminal=lambda state: "
             "state in ends."
         ),
     )
@@ -234,7 +234,7 @@ def check_declared(p: Problem) -> None:
         p.outcomes is None or callable(p.outcomes),
         (
             "outcomes must be a function outcomes(state, action) or None, got "
-            f"{shortened(p.outcomes)}."
+            f"{shorten_value(p.outcomes)}."
         ),
     )
     if p.min_actions is not None:
@@ -260,7 +260,7 @@ def check_declared(p: Problem) -> None:
 def _check_discount(p: Problem) -> None:
     _require(
         _is_number(p.discount) and p.discount >= 0,
-        f"discount must be a number of at least 0, got {shortened(p.discount)}.",
+        f"discount must be a number of at least 0, got {shorten_value(p.discount)}.",
     )
     _require(
         not 2 < p.discount <= 100,

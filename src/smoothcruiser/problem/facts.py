@@ -36,15 +36,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from smoothcruiser.errors import described
+from smoothcruiser.errors import describe_value
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.outward import (
     Interval,
-    added,
+    add_intervals,
     discounted_sum,
-    rounded,
-    scaled,
-    widened,
+    enclose_quotient,
+    scale_interval,
+    widen_interval,
 )
 
 MOST_ACTIONS = 10**6  # of facts that are read: their constants are listed by number
@@ -92,7 +92,7 @@ def _end_bounds(end: tuple[int, float] | None) -> Interval:
     if end is None:
         return math.inf, math.inf
     numerator, denominator = end[1].as_integer_ratio()
-    return rounded(end[0] * denominator, numerator)
+    return enclose_quotient(end[0] * denominator, numerator)
 
 
 @lru_cache(maxsize=256)
@@ -140,15 +140,15 @@ class Facts:
         if not 1 <= self.min_actions <= self.num_actions <= MOST_ACTIONS:
             return (
                 "min_actions and num_actions must be whole numbers with 1 <= min_actions "
-                f"<= num_actions <= {MOST_ACTIONS:,}, got {described(self.min_actions)}"
-                f" and {described(self.num_actions)}"
+                f"<= num_actions <= {MOST_ACTIONS:,}, got {describe_value(self.min_actions)}"
+                f" and {describe_value(self.num_actions)}"
             )
         if not 0.0 <= self.discount <= 1.0:
             return f"discount must lie in [0, 1], got {self.discount:g}"
         if not (math.isfinite(self.reward_span) and self.reward_span >= 0.0):
             return f"reward_range must be two finite numbers in order, got {self.reward_range}"
         if self.horizon is not None and not 1 <= self.horizon < 2**53:
-            return f"horizon must be at least 1, or null, got {described(self.horizon)}"
+            return f"horizon must be at least 1, or null, got {describe_value(self.horizon)}"
         return None
 
     @property
@@ -228,12 +228,12 @@ class Facts:
             return 1.0 / (1.0 - self.discount)
         return discounted_steps(self.discount, remaining)
 
-    def earned(self, step: Interval, remaining: int | None) -> Interval:
+    def sum_bounds(self, step: Interval, remaining: int | None) -> Interval:
         """Bounds on the sum of the remaining steps, where each adds ``step``.
 
         They are rounded outwards. The steps are those of ``steps``.
         """
-        return scaled(step, self._step_bounds(remaining))
+        return scale_interval(step, self._step_bounds(remaining))
 
     def _step_bounds(self, remaining: int | None) -> Interval:
         """``steps``, rounded outwards."""
@@ -271,20 +271,20 @@ class Facts:
         ):
             return None
         # F(0) (1 - (-gamma)**remaining)/(1 + gamma)
-        offset_low, offset_high = scaled(
+        offset_low, offset_high = scale_interval(
             self.offset_bounds, discounted_sum(self.discount, remaining, -1)
         )
         offset = offset_low + 0.5 * (offset_high - offset_low)
-        value_range = self.earned(self.reward_range, remaining)
+        value_range = self.sum_bounds(self.reward_range, remaining)
         if self.known_total is not None and remaining != 0:
             value_range = self._intersect(value_range, self.known_total)
         offset_error = max(
-            added((offset_high, offset_high), (-offset, -offset))[1], 0.0
+            add_intervals((offset_high, offset_high), (-offset, -offset))[1], 0.0
         )
         offset_error = max(
-            added((offset, offset), (-offset_low, -offset_low))[1], offset_error
+            add_intervals((offset, offset), (-offset_low, -offset_low))[1], offset_error
         )
-        return *widened(value_range, offset_error), offset
+        return *widen_interval(value_range, offset_error), offset
 
     def _plain_range(self, remaining: int | None) -> tuple[float, float]:
         # the end: worth 0, whatever the user's bounds say of states before it
@@ -297,18 +297,20 @@ class Facts:
                 max(offset_high, -offset_low),
             )
         if self.operator.shift_invariant:
-            step_range = added(self.reward_range, (offset_low, offset_high))
+            step_range = add_intervals(self.reward_range, (offset_low, offset_high))
         else:  # monotone and 1-Lipschitz: |F(Q)| <= |Q| + M
             offset_size = max(abs(offset_low), abs(offset_high))
-            step_range = widened((-self.reward_bound, self.reward_bound), offset_size)
-        value_low, value_high = scaled(step_range, self._paid_steps(remaining))
+            step_range = widen_interval(
+                (-self.reward_bound, self.reward_bound), offset_size
+            )
+        value_low, value_high = scale_interval(step_range, self._paid_steps(remaining))
         if self.terminals:
             value_low, value_high = min(value_low, 0.0), max(value_high, 0.0)
         value_range = value_low, value_high
         if self.known_total is not None:
             unpaid_range = self.unpaid._plain_range(remaining)
             value_range = self._intersect(
-                value_range, added(self.known_total, unpaid_range)
+                value_range, add_intervals(self.known_total, unpaid_range)
             )
         if self.given_bounds is not None:
             value_range = self._intersect(value_range, self.given_bounds)
@@ -356,7 +358,7 @@ class Facts:
         """Bounds on V itself in a state where ``player`` moves."""
         value_range, offset = self._range_and_offset(remaining)
         offset *= 1.0 if player == 1 else -1.0
-        return added(value_range, (offset, offset))
+        return add_intervals(value_range, (offset, offset))
 
     def value_hull(self) -> tuple[float, float]:
         """Bounds on V in every state that is not terminal, whoever moves there.
@@ -368,7 +370,9 @@ class Facts:
         bare_facts = replace(self, given_bounds=None, total_range=None)
         hull = bare_facts._hull()
         if self.known_total is not None:
-            hull = self._intersect(hull, added(self.known_total, self.unpaid._hull()))
+            hull = self._intersect(
+                hull, add_intervals(self.known_total, self.unpaid._hull())
+            )
         if self.given_bounds is not None:
             hull = self._intersect(hull, self.given_bounds)
         return hull
@@ -407,12 +411,14 @@ class Facts:
         )
         if self.terminals:
             next_low, next_high = min(next_low, 0.0), max(next_high, 0.0)
-        discounted_next = scaled((next_low, next_high), (self.discount, self.discount))
-        q_range = added(self.reward_range, discounted_next)
+        discounted_next = scale_interval(
+            (next_low, next_high), (self.discount, self.discount)
+        )
+        q_range = add_intervals(self.reward_range, discounted_next)
         if self.known_total is None:
             return q_range
         unpaid_bounds = self.unpaid.q_bounds(player, remaining)
-        return self._intersect(q_range, added(self.known_total, unpaid_bounds))
+        return self._intersect(q_range, add_intervals(self.known_total, unpaid_bounds))
 
     def under(self, operator: Operator) -> Facts:
         """The same problem with another operator.

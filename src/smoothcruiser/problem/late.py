@@ -3,7 +3,7 @@
 Such an adapter is a package. Its ``__init__`` has the class, which is cheap to import;
 one module of it imports the library, and has two functions:
 
-  named(text, parameters, *, discount, operator)   the problem of a name
+  build_by_name(text, parameters, *, discount, operator)   the problem of a name
   problem(simulator, …)                            that of a simulator at hand
 
 The class names that module, and holds the peculiarities of the library. A package ends
@@ -45,7 +45,7 @@ class LateAdapter:
         operator: Operator,
     ) -> Problem:
         """The problem of a name; parameters that are not the adapter's own go on."""
-        problem: Problem = self.library.named(
+        problem: Problem = self.library.build_by_name(
             text, parameters, discount=discount, operator=operator
         )
         return problem

@@ -26,7 +26,12 @@ from contextlib import suppress
 from pathlib import PurePath
 from typing import Any, Unpack
 
-from smoothcruiser.errors import InvalidInput, MissingExtra, SmoothcruiserError, said
+from smoothcruiser.errors import (
+    InvalidInput,
+    MissingExtra,
+    SmoothcruiserError,
+    describe_error,
+)
 from smoothcruiser.operators import Max, Operator, make_operator
 from smoothcruiser.problem.adapter import (
     FAULTS,
@@ -40,8 +45,8 @@ from smoothcruiser.problem.declarations import (
     DECLARATIONS,
     Declarations,
     declare,
-    merged,
-    taken,
+    merge_declarations,
+    pop_declarations,
     write_declarations,
 )
 from smoothcruiser.problem.declared import action_labels
@@ -258,11 +263,11 @@ def _build_adapted(
     except ImportError as error:
         remedy = f"pip install '{adapter.needs}'" if adapter.needs else "install it"
         raise MissingExtra(
-            f"{adapter_title} cannot import what it needs: {said(error)}; {remedy}."
+            f"{adapter_title} cannot import what it needs: {describe_error(error)}; {remedy}."
         ) from error
     except Exception as error:
         raise InvalidInput(
-            f"{adapter_title} cannot build {spec['problem']!r}: {said(error)}; check "
+            f"{adapter_title} cannot build {spec['problem']!r}: {describe_error(error)}; check "
             f"its parameters, as in {adapter.name}:{adapter.example}."
         ) from error
     if not isinstance(problem, Problem):
@@ -270,7 +275,9 @@ def _build_adapted(
             f"{adapter_title} must build a Problem (MDP, Game or tabular), got "
             f"{type(problem).__name__} for {spec['problem']!r}."
         )
-    return dataclasses.replace(declare(problem, taken(dict(late_words))), spec=spec)
+    return dataclasses.replace(
+        declare(problem, pop_declarations(dict(late_words))), spec=spec
+    )
 
 
 def _import_problem(
@@ -286,7 +293,7 @@ def _import_problem(
     imported_value = _import_attribute(module_name, attribute_name)
     full_name = f"{module_name}:{attribute_name}"
     if isinstance(imported_value, Problem):
-        declared = taken(name_parameters)
+        declared = pop_declarations(name_parameters)
         if name_parameters:
             raise InvalidInput(
                 f"{full_name} is a Problem and takes no "
@@ -310,7 +317,7 @@ def _import_problem(
     }
     accepted_parameters = inspect.signature(imported_value).parameters
     # words that the function takes itself go there, all others are declared
-    declared = taken(
+    declared = pop_declarations(
         {
             word: name_parameters.pop(word)
             for word in DECLARATIONS
@@ -428,7 +435,9 @@ def _change_problem(
     if declared:  # with the discount at once: 1 may need them
         changes = {
             **changes,
-            **_changed_fields(own_fields, merged(own_fields | changes, declared)),
+            **_changed_fields(
+                own_fields, merge_declarations(own_fields | changes, declared)
+            ),
         }
     return dataclasses.replace(problem, **changes)
 

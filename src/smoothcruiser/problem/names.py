@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.arguments import shortened
+from smoothcruiser.problem.arguments import shorten_value
 
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 QUOTES = "\"'"
@@ -54,7 +54,7 @@ def _begins_value(text: str, position: int) -> bool:
 
 def _unmatched_error(text: str) -> InvalidInput:
     return InvalidInput(
-        f"The brackets and quotes of {shortened(text)} must match, as in "
+        f"The brackets and quotes of {shorten_value(text)} must match, as in "
         "actions=[-2,0,2]; close what is open."
     )
 
@@ -95,7 +95,9 @@ def read_parameters(text: str) -> dict[str, Any]:
     return values_by_name
 
 
-def own_options(parameters: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def pop_own_options(
+    parameters: dict[str, Any], names: tuple[str, ...]
+) -> dict[str, Any]:
     """The options of an adapter, removed from the parameters of a name.
 
     ``reward_low=`` and ``reward_high=`` are another way to write ``reward_range=``.

@@ -16,15 +16,15 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.answers import (
     bad_player,
     failure,
+    key_collision,
     too_few_legal,
     truth,
-    two_in_one,
 )
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.callables import check_functions
@@ -322,7 +322,7 @@ class Problem(Declared, Shown):
             return
         state_profile = self.profile(state)
         if state_profile != profile:
-            raise two_in_one(state, known, state_profile, profile)
+            raise key_collision(state, known, state_profile, profile)
 
     def start(self, state: Any = None) -> Any:
         """The requested state: ``state``, or by default the initial state."""
@@ -350,7 +350,7 @@ class Problem(Declared, Shown):
             # the text given to ``make`` begins with the adapter's name
             problem_name = self.name if self.spec is None else self.spec["problem"]
             raise InvalidInput(
-                f"{problem_name} cannot read the state {state!r} ({said(error)}); give "
+                f"{problem_name} cannot read the state {state!r} ({describe_error(error)}); give "
                 "a state as its step returns it."
             ) from error
 

@@ -21,9 +21,9 @@ from smoothcruiser.errors import (
     InvalidInput,
     OracleError,
     SmoothcruiserError,
-    said,
+    describe_error,
 )
-from smoothcruiser.problem.answers import at
+from smoothcruiser.problem.answers import at_pair
 from smoothcruiser.problem.chances import rarest, too_rare
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE
@@ -31,8 +31,8 @@ from smoothcruiser.problem.totals import pays_early
 from smoothcruiser.problem.wary_actions import (
     InsistsOnInt,
     call_warily,
+    make_wary,
     takes_wary,
-    wary,
 )
 
 Row = list[tuple[float, float, Any]]
@@ -98,7 +98,7 @@ def known_row(problem: Problem, state: Any, action: int) -> Row | None:
         raise
     except BaseException as error:
         raise OracleError(
-            f"outcomes raised {said(error)} {at(state, action)}; fix it there."
+            f"outcomes raised {describe_error(error)} {at_pair(state, action)}; fix it there."
         ) from error
     probabilities = [p for p, _, _ in entries]
     in_range = all(0.0 <= p <= 2.0 for p in probabilities)
@@ -125,7 +125,7 @@ def _list_outcomes(problem: Problem, state: Any, action: int) -> Any:
     assert problem.outcomes is not None
     try:
         if problem.tables is None and takes_wary(problem.outcomes):
-            wary_action = wary(problem, action, "outcomes")
+            wary_action = make_wary(problem, action, "outcomes")
             return call_warily(problem.outcomes, state, wary_action)
     except InsistsOnInt:
         pass
@@ -197,7 +197,7 @@ def same_rows(row: Outcomes, other_row: Outcomes) -> bool:
 def answered_again(state: Any, action: int) -> OracleError:
     """A model does not depend on the state and the action alone."""
     return OracleError(
-        f"outcomes answered differently when asked again {at(state, action)}; let it "
+        f"outcomes answered differently when asked again {at_pair(state, action)}; let it "
         "depend on the state and the action alone."
     )
 

@@ -51,11 +51,11 @@ class SampledStep:
 
     def nth_action(self, state: Any, number: int) -> Any:
         """The action with this number."""
-        from smoothcruiser.jit.sampled import seeded
+        from smoothcruiser.jit.sampled import seed_words
         from smoothcruiser.jit.streams import from_words
 
         list_key = state_key(state) if self.key is None else self.key(state)
-        stream_words = seeded(_stable_hash(list_key), int(number))
+        stream_words = seed_words(_stable_hash(list_key), int(number))
         return self.sample_action(state, from_words(stream_words))
 
 

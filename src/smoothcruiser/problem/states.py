@@ -41,7 +41,7 @@ def same_state(x: Any, y: Any) -> bool | None:
         return None
 
 
-def unchanged(before: Any, after: Any) -> bool | None:
+def is_unchanged(before: Any, after: Any) -> bool | None:
     """Whether a state still holds the same as its copy ``before``.
 
     None where nothing can be compared, or where the state only filled in missing
@@ -231,7 +231,7 @@ def _slot_tuple(slots: Any) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-def copied(state: Any) -> Any:
+def copy_state(state: Any) -> Any:
     """A copy to compare a state with later.
 
     None where the state cannot be changed, or where its copy is no copy.
@@ -249,7 +249,7 @@ def copied(state: Any) -> Any:
         return None
 
 
-def lent(state: Any) -> Any:
+def lend_copy(state: Any) -> Any:
     """A state for a user's function to read, which may write into it.
 
     It is a copy where it can be changed. A policy or a heuristic that normalizes its
@@ -305,7 +305,7 @@ class Guard:
         self.left -= calls
         return self.left < 0 or self.always
 
-    def copied(self, state: Any) -> Any:
+    def copy_state(self, state: Any) -> Any:
         """A copy to compare the state with afterwards; None if that is impossible."""
         self._word = (
             self._word * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407
@@ -313,7 +313,7 @@ class Guard:
         self.tried += 1
         largest_gap = 1 if self.tried < 32 else 64 if self.tried < 1000 else 2048
         self.left = (self._word >> 33) % largest_gap
-        state_copy = copied(state)
+        state_copy = copy_state(state)
         self.blind = self.blind or (
             state_copy is None and not is_fixed(state) and not is_opaque(state)
         )
@@ -324,7 +324,7 @@ class Guard:
         if before is None:
             return
         self.looks += 1
-        is_same = unchanged(before, state)
+        is_same = is_unchanged(before, state)
         if is_same is False:
             raise written_into(before, state, action)
         self.filled = self.filled or is_same is None
@@ -367,7 +367,7 @@ def is_opaque(state: Any) -> bool:
     return bool(getattr(type(state), "adapter_state", False))
 
 
-def shaped(state: Any, example: Any) -> Any:
+def match_form(state: Any, example: Any) -> Any:
     """``state`` in the form of the problem's own initial state.
 
     It becomes the same NamedTuple, array or float.
@@ -381,7 +381,7 @@ def shaped(state: Any, example: Any) -> Any:
         and len(state) == len(example)
     ):
         elements = [
-            shaped(element, example_part)
+            match_form(element, example_part)
             for element, example_part in zip(state, example, strict=True)
         ]
         return type(example)(*elements) if field_names else tuple(elements)

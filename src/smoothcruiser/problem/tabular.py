@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.arrays import (
@@ -140,7 +140,7 @@ class Tables:
         accept = np.empty(len(self.prob))
         alias = np.empty(len(self.prob), dtype=np.int64)
         longest_row = int(np.max(np.diff(self.start), initial=1))
-        compiled(fill_alias)(
+        compile_function(fill_alias)(
             self.start, self.prob, accept, alias, np.empty(longest_row, dtype=np.int64)
         )
         return accept, alias
@@ -192,7 +192,7 @@ class TabularOracle:
         """One sample of (reward, next state)."""
         from smoothcruiser.problem.tabular_kernel import tabular_step
 
-        result: tuple[float, int] = compiled(tabular_step)(
+        result: tuple[float, int] = compile_function(tabular_step)(
             self.tables.sampling, state, action, rng
         )
         return result

@@ -251,10 +251,10 @@ def refuse_named_legal(problem: Problem, state: Any) -> None:
         return
     for action in range(min(problem.num_actions, WARY_CALLS)):
         with suppress(InsistsOnInt):
-            call_warily(legal, state, wary(problem, action, "legal"))
+            call_warily(legal, state, make_wary(problem, action, "legal"))
 
 
-def wary(problem: Problem, action: int, who: str = "The oracle") -> WaryAction:
+def make_wary(problem: Problem, action: int, who: str = "The oracle") -> WaryAction:
     """An action that ``call_warily`` takes."""
     wary_action = WaryAction(action)
     wary_action.who, wary_action.labels = who, problem.actions

@@ -21,7 +21,7 @@ from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.interrupts import Hold, held
+from smoothcruiser.jit.interrupts import StopRequest, stoppable_run
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class TreeWatcher(ABC):
         """Show this tree, which is about to grow."""
 
 
-def read(progress: object) -> Callback | None:
+def progress_callback(progress: object) -> Callback | None:
     """The function that gets reports, from the argument ``progress=``."""
     if progress is None or progress is False:
         return None
@@ -107,7 +107,7 @@ def says_stop(returned: object) -> bool:
 
 
 @contextmanager
-def shown(progress: Callback | None) -> Iterator[None]:
+def show_bar(progress: Callback | None) -> Iterator[None]:
     """Show a bar while the context is open; do nothing for a function."""
     if isinstance(progress, AbstractContextManager):
         with progress:
@@ -136,7 +136,9 @@ class Phases:
     ``refused`` is True once the callback returned False.
     """
 
-    def __init__(self, callback: Callback | None, hold: Hold | None = None) -> None:
+    def __init__(
+        self, callback: Callback | None, hold: StopRequest | None = None
+    ) -> None:
         """Phases that are reported to ``callback``.
 
         ``hold`` is that of a held run: Ctrl-C in the callback is noted there, and not
@@ -175,7 +177,7 @@ class Phases:
         return must_stop
 
 
-def added(
+def add_earlier_work(
     callback: Callback | None,
     calls: int,
     seconds: float = 0.0,
@@ -202,7 +204,7 @@ def added(
     return report
 
 
-def part(callback: Callback | None) -> Callback | None:
+def skip_last_report(callback: Callback | None) -> Callback | None:
     """Reports of a part of a run: all but its last one, which is not that of the run."""
     if callback is None:
         return None
@@ -214,20 +216,20 @@ def finish(callback: Callback | None, **facts: Any) -> None:
     if callback is None:
         return
     # the answer is there: Ctrl-C in the callback must not lose it
-    with held(), suppress(KeyboardInterrupt):
+    with stoppable_run(), suppress(KeyboardInterrupt):
         callback(Progress(**facts | {"phase": "done", "seconds_left": 0.0}))
 
 
-def reported(verb: Callable[P, T]) -> Callable[P, T]:
+def report_progress(verb: Callable[P, T]) -> Callable[P, T]:
     """Wrap a verb that takes ``progress=``: show its bar, report its answer last."""
 
     @wraps(verb)
     def reporting(*args: P.args, **kwargs: P.kwargs) -> T:
-        callback = read(kwargs.get("progress"))
+        callback = progress_callback(kwargs.get("progress"))
         if callback is None:
             return verb(*args, **kwargs)
         kwargs["progress"] = callback
-        with shown(callback):
+        with show_bar(callback):
             answer: Any = verb(*args, **kwargs)
             facts = {"calls": answer.num_calls, "seconds": answer.seconds}
             finish(callback, interval=answer.interval, **facts)

@@ -25,7 +25,13 @@ from typing import Any, Protocol, Self
 
 from smoothcruiser.errors import printable
 from smoothcruiser.progress import Phase, Progress
-from smoothcruiser.schedule.numbers import amount, counts, duration, rate, up
+from smoothcruiser.schedule.numbers import (
+    amount,
+    count_noun,
+    duration,
+    format_bound,
+    rate,
+)
 
 NARROW = 16  # characters of the bar itself: the words beside it say more
 BESIDE = NARROW + 4  # the bar, the spinner and the spaces between
@@ -321,11 +327,11 @@ def _pieces(news: Progress) -> list[tuple[int, str]]:
     else:
         pieces.append((0, _calls(news)))
     if news.states is not None:
-        pieces.append((4, counts(news.states, "state")))
+        pieces.append((4, count_noun(news.states, "state")))
     if news.phase == "solving" and news.done is not None:
-        pieces.append((2, counts(news.done, "sweep")))
+        pieces.append((2, count_noun(news.done, "sweep")))
     if news.nodes is not None:
-        pieces.append((5, counts(news.nodes, "node")))
+        pieces.append((5, count_noun(news.nodes, "node")))
     fresh_calls = news.calls - news.resumed
     if news.price is not None and fresh_calls > 0 and news.seconds > 0.0:
         pieces.append((6, rate(fresh_calls / news.seconds)))
@@ -339,11 +345,11 @@ def _pieces(news: Progress) -> list[tuple[int, str]]:
             (lower_bound + upper_bound) / 2,
             (upper_bound - lower_bound) / 2,
         )
-        pieces.append((3, f"value {middle:.4g} ± {up(half_width)}"))
+        pieces.append((3, f"value {middle:.4g} ± {format_bound(half_width)}"))
     elif news.phase == "solving" and news.half_width is not None:
-        pieces.append((3, f"error at most {up(news.half_width)}"))
+        pieces.append((3, f"error at most {format_bound(news.half_width)}"))
     elif news.half_width is not None:
-        pieces.append((3, f"half-width {up(news.half_width, 3)}"))
+        pieces.append((3, f"half-width {format_bound(news.half_width, 3)}"))
     elif news.value is not None:
         pieces.append((3, f"value {news.value:.4g}"))
     return pieces
@@ -366,7 +372,7 @@ def _last_pieces(news: Progress) -> list[tuple[int, str]]:
             (
                 3,
                 f"value {(lower_bound + upper_bound) / 2:.4g} ± "
-                f"{up((upper_bound - lower_bound) / 2)}",
+                f"{format_bound((upper_bound - lower_bound) / 2)}",
             )
         )
     return pieces

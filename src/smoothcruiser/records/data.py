@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, ClassVar, Self
 
-from smoothcruiser.errors import InvalidInput, described
+from smoothcruiser.errors import InvalidInput, describe_value
 from smoothcruiser.records.fields import DataclassShape, check_flaw
-from smoothcruiser.records.shapes import Definitions, Schema, refused
+from smoothcruiser.records.shapes import Definitions, Schema, misfit_error
 
 SCHEMA = 1
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -151,15 +151,15 @@ def schema_of(kind: str, description: str | None, *classes: type) -> Schema:
 def check_head(data: Any, kind: str, verb: str) -> None:
     """Refuse data that are no object of this kind and version."""
     if not isinstance(data, Mapping):
-        raise InvalidInput(f"{verb} takes a dict, got {described(data)}.")
+        raise InvalidInput(f"{verb} takes a dict, got {describe_value(data)}.")
     if data.get("schema") != SCHEMA or isinstance(data.get("schema"), bool):
         raise InvalidInput(
-            f'{verb} reads "schema": {SCHEMA}, got {described(data.get("schema"))}; '
+            f'{verb} reads "schema": {SCHEMA}, got {describe_value(data.get("schema"))}; '
             "write the object again with this version."
         )
     if data.get("kind") != kind:
         raise InvalidInput(
-            f'{verb} reads "kind": "{kind}", got {described(data.get("kind"))}.'
+            f'{verb} reads "kind": "{kind}", got {describe_value(data.get("kind"))}.'
         )
 
 
@@ -175,7 +175,7 @@ def json_data(text: Any, verb: str) -> Any:
         raise ValueError(f"{name} is not JSON")
 
     if not isinstance(text, str | bytes):
-        raise refused(verb, "given a text", text)
+        raise misfit_error(verb, "given a text", text)
     try:
         return json.loads(text, parse_constant=no_number)
     except (ValueError, RecursionError) as error:
@@ -210,7 +210,7 @@ def schema(kind: str) -> dict[str, Any]:
     known_kinds = kinds()
     if kind not in known_kinds:
         raise InvalidInput(
-            f"There is no schema of kind {described(kind)}; there are "
+            f"There is no schema of kind {describe_value(kind)}; there are "
             f"{', '.join(known_kinds)}."
         )
     folder = files("smoothcruiser.records").joinpath("schema")

@@ -23,7 +23,7 @@ from typing import (
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, described
+from smoothcruiser.errors import InvalidInput, describe_value
 from smoothcruiser.records.shapes import (
     FLAG,
     NUMBER,
@@ -46,7 +46,7 @@ from smoothcruiser.records.shapes import (
     Shape,
     Whole,
     Wholes,
-    refused,
+    misfit_error,
 )
 
 CUSTOM_SHAPES: dict[type, CustomShape] = {}
@@ -85,7 +85,7 @@ class DataclassShape(Shape):
     def arguments(self, data: Any, where: str, **preset: Any) -> dict[str, Any]:
         """The arguments of the class, from JSON data; ``preset`` ones are kept."""
         if not isinstance(data, Mapping):
-            raise refused(where, "an object", data)
+            raise misfit_error(where, "an object", data)
         arguments: dict[str, Any] = dict(preset)
         for field, name, shape in self.field_shapes():
             if field.name in preset:
@@ -131,28 +131,28 @@ def check_flaw(record: Any, where: str) -> Any:
     return record
 
 
-def miscounted(name: str, length: int, required: int, unit: str) -> str | None:
+def length_flaw(name: str, length: int, required: int, unit: str) -> str | None:
     """The flaw of a list's length; None where it is right."""
     if length == required:
         return None
     return f"{name} must have {required:,} entries, one per {unit}, got {length:,}"
 
 
-def outside(name: str, number: int, count: int, things: str) -> str | None:
+def index_flaw(name: str, number: int, count: int, things: str) -> str | None:
     """The flaw of a number that must name one of ``count`` things; None if it does."""
     if 0 <= number < count:
         return None
     return (
         f"{name} must name one of {count:,} {things}, from 0 on, got "
-        f"{described(number)}"
+        f"{describe_value(number)}"
     )
 
 
-def uncountable(name: str, number: int) -> str | None:
+def calls_flaw(name: str, number: int) -> str | None:
     """The flaw of a run's number of calls; None where they can be made."""
     if 0 <= number < MOST_CALLS:
         return None
-    return f"{name} must count calls, from 0 on, got {described(number)}"
+    return f"{name} must count calls, from 0 on, got {describe_value(number)}"
 
 
 @cache

@@ -43,7 +43,7 @@ class Framed(ABC):
         return frame
 
 
-def drawn(drawing: str, subject: Any, ax: Axes | None, **options: Any) -> Axes:
+def draw_object(drawing: str, subject: Any, ax: Axes | None, **options: Any) -> Axes:
     """Draw an object by a module of ``smoothcruiser.plots``, and return the Axes.
 
     Args:

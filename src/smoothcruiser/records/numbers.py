@@ -32,7 +32,7 @@ def number_data(value: float) -> float | str | None:
     return "Infinity" if number > 0.0 else "-Infinity"
 
 
-def counted(name: str, count: int) -> dict[str, Any]:
+def count_data(name: str, count: int) -> dict[str, Any]:
     """Return a count as plain data that every reader of JSON can hold.
 
     ``name`` holds the count, None beyond 2**53. Its log10 stands beside it (0

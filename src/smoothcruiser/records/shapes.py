@@ -17,11 +17,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, described
+from smoothcruiser.errors import InvalidInput, describe_value
 from smoothcruiser.records.numbers import (
     LARGEST_COUNT,
     NOT_FINITE,
-    counted,
+    count_data,
     hex_name,
     log_name,
     number_data,
@@ -33,9 +33,9 @@ Schema = dict[str, Any]
 Definitions = dict[str, Schema]
 
 
-def refused(where: str, required: str, actual: object) -> InvalidInput:
+def misfit_error(where: str, required: str, actual: object) -> InvalidInput:
     """The error of a value that does not fit."""
-    return InvalidInput(f"{where} must be {required}, got {described(actual)}.")
+    return InvalidInput(f"{where} must be {required}, got {describe_value(actual)}.")
 
 
 class Shape(ABC):
@@ -82,7 +82,7 @@ class Simple(Shape):
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
         has_type = isinstance(data, self.type)
         if not has_type or (self.type is int and isinstance(data, bool)):
-            raise refused(where, self.required, data)
+            raise misfit_error(where, self.required, data)
         return data
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
@@ -101,11 +101,13 @@ class Number(Shape):
         if isinstance(data, str) and data in NOT_FINITE:
             return NOT_FINITE[data]
         if not isinstance(data, int | float) or isinstance(data, bool):
-            raise refused(where, "a number, null for NaN, or 'Infinity'", data)
+            raise misfit_error(where, "a number, null for NaN, or 'Infinity'", data)
         try:
             return float(data)
         except OverflowError:
-            raise refused(where, "a number below 1.8e308", "a larger one") from None
+            raise misfit_error(
+                where, "a number below 1.8e308", "a larger one"
+            ) from None
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
         defs["number"] = {
@@ -175,7 +177,9 @@ class OneOf(Shape):
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
         if data not in self.members:
-            raise refused(where, f"one of {', '.join(map(repr, self.members))}", data)
+            raise misfit_error(
+                where, f"one of {', '.join(map(repr, self.members))}", data
+            )
         return data
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
@@ -193,7 +197,7 @@ class Items(Shape):
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
         if not isinstance(data, list | tuple):
-            raise refused(where, "a list", data)
+            raise misfit_error(where, "a list", data)
         return tuple(
             self.inner.value(element, f"{where}[{i}]") for i, element in enumerate(data)
         )
@@ -216,7 +220,7 @@ class Several(Shape):
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
         if not isinstance(data, list | tuple) or len(data) != len(self.inner):
-            raise refused(where, f"a list of {len(self.inner)}", data)
+            raise misfit_error(where, f"a list of {len(self.inner)}", data)
         return tuple(
             shape.value(element, f"{where}[{i}]")
             for i, (shape, element) in enumerate(zip(self.inner, data, strict=True))
@@ -245,7 +249,7 @@ class Named(Shape):
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
         if not isinstance(data, dict):
-            raise refused(where, "an object", data)
+            raise misfit_error(where, "an object", data)
         try:
             return {
                 self.key(name): self.inner.value(element, f"{where}.{name}")
@@ -254,7 +258,9 @@ class Named(Shape):
         except ValueError as error:
             if isinstance(error, InvalidInput):
                 raise
-            raise refused(where, "an object named by whole numbers", data) from None
+            raise misfit_error(
+                where, "an object named by whole numbers", data
+            ) from None
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
         return {"type": "object", "additionalProperties": self.inner.schema(defs)}
@@ -271,13 +277,13 @@ class Array(Shape):
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
         if not isinstance(data, list | tuple):
-            raise refused(where, "a list of numbers, or of lists of them", data)
+            raise misfit_error(where, "a list of numbers, or of lists of them", data)
         try:
             return np.array(self._floats(data, where), dtype=np.float64)
         except ValueError as error:
             if isinstance(error, InvalidInput):
                 raise
-            raise refused(where, "lists of equal lengths", data) from None
+            raise misfit_error(where, "lists of equal lengths", data) from None
 
     def _floats(self, data: Any, where: str) -> Any:
         if isinstance(data, list | tuple):
@@ -311,14 +317,16 @@ class Whole(Shape):
             try:
                 return int(data, 16)
             except ValueError:
-                raise refused(where, "digits in base 16 such as '0x1f'", data) from None
+                raise misfit_error(
+                    where, "digits in base 16 such as '0x1f'", data
+                ) from None
         return WHOLE.value(data, where)
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
         return {"type": ["integer", "null"], "description": "null beyond 2**53"}
 
     def write_field(self, out: dict[str, Any], name: str, value: Any) -> None:  # noqa: D102
-        out |= counted(name, value)
+        out |= count_data(name, value)
 
     def read_field(self, data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: D102
         hex_digits = data.get(hex_name(name))
@@ -396,7 +404,7 @@ class ManyStates(OneState):
 
     def read_field(self, data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: D102
         if not isinstance(data[name], list | tuple):
-            raise refused(f"{where}.{name}", "a list of states", data[name])
+            raise misfit_error(f"{where}.{name}", "a list of states", data[name])
         return super().read_field(data, name, where)
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, described, text_of
+from smoothcruiser.errors import InvalidInput, describe_value, text_of
 from smoothcruiser.records.numbers import NOT_FINITE, number_data
 
 Form = str | dict[str, Any] | None
@@ -135,7 +135,7 @@ def state_from(data: Any, form: Any, where: str) -> Any:
                 return reader(data, form, where)
     raise InvalidInput(
         f"{where}_form must be null, 'number', 'hex' or an object with one of "
-        f"{', '.join(READERS)}, got {described(form)}."
+        f"{', '.join(READERS)}, got {describe_value(form)}."
     )
 
 
@@ -154,19 +154,19 @@ def _not_finite(data: Any, where: str) -> float:
     if data not in NOT_FINITE:
         raise InvalidInput(
             f"{where} must be null, 'Infinity' or '-Infinity', as its form says, got "
-            f"{described(data)}."
+            f"{describe_value(data)}."
         )
     return NOT_FINITE[data]
 
 
 def _element_states(data: Any, forms: Any, where: str) -> list[Any]:
     if not isinstance(data, list | tuple):
-        raise InvalidInput(f"{where} must be a list, got {described(data)}.")
+        raise InvalidInput(f"{where} must be a list, got {describe_value(data)}.")
     forms = [None] * len(data) if forms is None else forms
     if not isinstance(forms, list) or len(forms) != len(data):
         raise InvalidInput(
             f"{where}_form must list {len(data)} forms, one per item, got "
-            f"{described(forms)}."
+            f"{describe_value(forms)}."
         )
     return [
         state_from(element, form, where)
@@ -185,7 +185,7 @@ def _read_tuple(data: Any, form: dict[str, Any], where: str) -> Any:
 def _read_dict(data: Any, form: dict[str, Any], where: str) -> Any:
     member_forms = form["dict"]
     if not isinstance(data, dict) or not isinstance(member_forms, dict):
-        raise InvalidInput(f"{where} must be an object, got {described(data)}.")
+        raise InvalidInput(f"{where} must be an object, got {describe_value(data)}.")
     return {
         name: state_from(member, member_forms.get(name), where)
         for name, member in data.items()
@@ -197,7 +197,7 @@ def _read_array(data: Any, form: dict[str, Any], where: str) -> Any:
     if not isinstance(array_type, str) or not STORED_DTYPES.fullmatch(array_type):
         raise InvalidInput(
             f"{where}_form must name a type of array such as '<f8', got "
-            f"{described(array_type)}."
+            f"{describe_value(array_type)}."
         )
     flat_values: list[Any] = []
     _flatten(data, flat_values, array_type, where)
@@ -219,7 +219,9 @@ def _flatten(data: Any, flat: list[Any], kind: str, where: str) -> None:
 def _read_text(data: Any, form: dict[str, Any], where: str) -> Any:
     text = form["text"]
     if not isinstance(text, str):
-        raise InvalidInput(f"{where}_form must hold a text, got {described(text)}.")
+        raise InvalidInput(
+            f"{where}_form must hold a text, got {describe_value(text)}."
+        )
     return text
 
 

@@ -44,7 +44,7 @@ import numpy as np
 from smoothcruiser.engines.base import Engine, Job
 from smoothcruiser.engines.registry import COMPILED, make_engine
 from smoothcruiser.engines.run import RootSums
-from smoothcruiser.engines.shards import Shard, cut
+from smoothcruiser.engines.shards import Shard, cut_shards
 from smoothcruiser.engines.stopping import StoppingRule, stopping_rule
 from smoothcruiser.exact import solve
 from smoothcruiser.operators import (
@@ -299,7 +299,7 @@ def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repea
     rule = stopping_rule(schedule, mover=problem.mover(state))
     job = Job(problem, schedule, state, rule.center, rule.score)
     engine = make_engine(COMPILED.name, job)
-    segments = cut(schedule)
+    segments = cut_shards(schedule)
     legal_actions = problem.legal_actions(state)
     lower_bound, upper_bound = problem.facts.q_bounds(problem.mover(state))
     values, call_counts = np.empty(runs), np.zeros(runs, dtype=np.int64)

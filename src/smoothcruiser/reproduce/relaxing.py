@@ -36,7 +36,12 @@ from smoothcruiser.problem.zoo import garnet
 from smoothcruiser.reproduce.full import before_reward, repeat, variant
 from smoothcruiser.reproduce.table1 import ENVIRONMENTS
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.relaxation import Relaxation, relax, relaxed, value_band
+from smoothcruiser.schedule.relaxation import (
+    Relaxation,
+    relax,
+    relax_through,
+    value_band,
+)
 from smoothcruiser.theory.paper import PaperSetting, log_delta_prime
 
 DELTA = 0.1
@@ -128,7 +133,7 @@ def _row(study: Study, plain_value: float, temperature: float) -> RelaxationRow:
         ).num_calls
 
     def price_unregularized() -> int:
-        return relaxed(
+        return relax_through(
             soft_problem.facts, soft_problem.operator, epsilon=epsilon, delta=DELTA
         ).num_calls
 
@@ -181,7 +186,7 @@ def _scheme_row(study: Study, epsilon: float, exact: float, runs: int) -> Scheme
     relaxed_trials = [t for t in priced_trials if t.temperature > 0.0]
     softest_trial = min(relaxed_trials, key=lambda t: t.num_calls or 0)
     operator = Entropy(softest_trial.temperature)
-    softest_plan = relaxed(
+    softest_plan = relax_through(
         facts, operator, epsilon=epsilon, delta=DELTA, target="q_values"
     )
     return SchemeRow(

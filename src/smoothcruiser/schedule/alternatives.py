@@ -55,7 +55,7 @@ HALF = 0.5
 MOST_TABLES, STEEP_PRICE, FARTHEST_STEP = 8, -50.0, math.log(2.0)
 
 
-class Wish(NamedTuple):
+class PromiseRequest(NamedTuple):
     """A requested promise, and the method that should keep it."""
 
     method: str
@@ -64,17 +64,20 @@ class Wish(NamedTuple):
     target: Target
 
     @classmethod
-    def of(cls, schedule: Schedule) -> Wish:
+    def of(cls, schedule: Schedule) -> PromiseRequest:
         """The promise of a schedule."""
         return cls(
             schedule.method, schedule.epsilon, schedule.delta, schedule.root.target
         )
 
 
-def refusal(facts: Facts, wish: Wish, price: str, budget: int, looks: int) -> Unpayable:
+def refusal(
+    facts: Facts, wish: PromiseRequest, price: str, budget: int, looks: int
+) -> Unpayable:
     """The error for a promise that costs ``price``, with payable alternatives."""
     offer_lines = "".join(
-        f"\n  - {sentence}" for sentence in offers(facts, wish, budget - looks)
+        f"\n  - {sentence}"
+        for sentence in list_alternatives(facts, wish, budget - looks)
     )
     return Unpayable(
         f"This promise costs {price} oracle calls, above the budget of {short(budget)} "
@@ -83,7 +86,7 @@ def refusal(facts: Facts, wish: Wish, price: str, budget: int, looks: int) -> Un
 
 
 def out_of_reach(
-    facts: Facts, wish: Wish, error: OutOfReach, budget: int, looks: int
+    facts: Facts, wish: PromiseRequest, error: OutOfReach, budget: int, looks: int
 ) -> Unpayable:
     """The error for a promise for which no schedule is searched."""
     price = f"at least {power_of_ten(error.log_calls)}"
@@ -92,7 +95,9 @@ def out_of_reach(
     return refusal(facts, wish, price, budget, looks)
 
 
-def offers(facts: Facts, schedule: Schedule | Wish, budget: int) -> list[str]:
+def list_alternatives(
+    facts: Facts, schedule: Schedule | PromiseRequest, budget: int
+) -> list[str]:
     """Return the alternatives as sentences, the nearest promise first.
 
     One that is not found within ``OFFER_SECONDS`` is left out.
@@ -101,8 +106,14 @@ def offers(facts: Facts, schedule: Schedule | Wish, budget: int) -> list[str]:
         return _offers(facts, schedule, budget)
 
 
-def _offers(facts: Facts, schedule: Schedule | Wish, budget: int) -> list[str]:
-    wish = schedule if isinstance(schedule, Wish) else Wish.of(schedule)
+def _offers(
+    facts: Facts, schedule: Schedule | PromiseRequest, budget: int
+) -> list[str]:
+    wish = (
+        schedule
+        if isinstance(schedule, PromiseRequest)
+        else PromiseRequest.of(schedule)
+    )
     target = wish.target
     sentences: list[str] = []
     if wish.method != "smoothcruiser":
@@ -329,7 +340,7 @@ def payable_temperature(
     return None
 
 
-def _sharp_alternative(facts: Facts, wish: Wish, budget: int) -> list[str]:
+def _sharp_alternative(facts: Facts, wish: PromiseRequest, budget: int) -> list[str]:
     if wish.delta >= 1.0:
         return []
     try:

@@ -28,14 +28,14 @@ def power_of_ten(log_count: float) -> str:
     return f"10^{math.floor(log10_count + 1e-9):,}"
 
 
-def about(log_count: float) -> str:
+def format_log_count(log_count: float) -> str:
     """Return ``short`` of the count with this natural logarithm, rounded."""
     if log_count < 700.0:
         return short(max(1, round(math.exp(log_count))))
     return power_of_ten(log_count)
 
 
-def counts(count: int, noun: str) -> str:
+def count_noun(count: int, noun: str) -> str:
     """Return a count with its noun: '1 state', '2,500 states'."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
@@ -72,7 +72,7 @@ def percent(share: float) -> str:
     return "0" if percentage == 0.0 else "<0.1%"
 
 
-def fixed(value: float, digits: int) -> str:
+def format_decimals(value: float, digits: int) -> str:
     """A number with ``digits`` decimals; like 1.7e308 where they would be too many."""
     if not math.isfinite(value) or _fits(value, digits):
         return f"{value:.{digits}f}"
@@ -105,7 +105,7 @@ def distance(half: float, digits: int) -> str:
     return _round_decimal(half * (1.0 - 1e-12), digits, ROUND_CEILING)
 
 
-def up(bound: float, figures: int = 2) -> str:
+def format_bound(bound: float, figures: int = 2) -> str:
     """A bound with ``figures`` figures, rounded up so that it holds as printed."""
     if not math.isfinite(bound):
         return f"{bound:f}"

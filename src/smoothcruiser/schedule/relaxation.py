@@ -287,7 +287,7 @@ def _turns(facts: Facts) -> tuple[float, float]:
     return math.fsum(discount_powers[::2]), math.fsum(discount_powers[1::2])
 
 
-def relaxed(
+def relax_through(
     facts: Facts,
     operator: Operator,
     *,
@@ -349,7 +349,7 @@ def relax(
             else family(share * epsilon / unit_width)
         )
         try:
-            plans[share] = relaxed(
+            plans[share] = relax_through(
                 facts, operator, epsilon=epsilon, delta=delta, target=target
             )
         except Unpayable:

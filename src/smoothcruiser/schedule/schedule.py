@@ -35,12 +35,12 @@ from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from smoothcruiser.errors import BrokenPromise, InvalidInput, said
+from smoothcruiser.errors import BrokenPromise, InvalidInput, describe_error
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.records.data import Data, check_head
 from smoothcruiser.records.fields import DataclassShape
-from smoothcruiser.records.frames import drawn
-from smoothcruiser.records.numbers import LARGEST_COUNT, counted
+from smoothcruiser.records.frames import draw_object
+from smoothcruiser.records.numbers import LARGEST_COUNT, count_data
 from smoothcruiser.records.shapes import Count
 from smoothcruiser.schedule.kinds import Kind, estimator_of
 from smoothcruiser.schedule.kinds.chances import rung_flaw
@@ -71,7 +71,7 @@ __all__ = [
     "Root",
     "Schedule",
     "Target",
-    "counted",
+    "count_data",
     "level_calls",
     "level_visits",
     "most_calls",
@@ -369,14 +369,14 @@ class Schedule(Shown, Data):
                 price of the same method at other accuracies, for which it is compiled
                 again (a second or so).
         """
-        return drawn("schedule", self, ax, against=against)
+        return draw_object("schedule", self, ax, against=against)
 
     def more_data(self) -> dict[str, Any]:
         """The price, which follows from the table."""
         return {
-            **counted("num_calls", self.num_calls),
-            **counted("mean_calls", self.mean_calls),
-            **counted("expected_calls", self.expected_calls),
+            **count_data("num_calls", self.num_calls),
+            **count_data("mean_calls", self.mean_calls),
+            **count_data("expected_calls", self.expected_calls),
             "price_is_exact": self.price_is_exact,
         }
 
@@ -390,7 +390,7 @@ class Schedule(Shown, Data):
         for row, num_calls, num_visits in zip(
             schedule_data["levels"], self.level_calls, self.visits(), strict=True
         ):
-            row |= counted("calls", num_calls) | counted("visits", num_visits)
+            row |= count_data("calls", num_calls) | count_data("visits", num_visits)
         return schedule_data
 
     @classmethod
@@ -412,5 +412,5 @@ class Schedule(Shown, Data):
             )
         except (ArithmeticError, TypeError, IndexError, RecursionError) as error:
             raise InvalidInput(
-                f"Schedule.from_dict needs levels that keep a promise ({said(error)})."
+                f"Schedule.from_dict needs levels that keep a promise ({describe_error(error)})."
             ) from error

@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.engines.scores import BINNED, BINS, LOGGED, WHOLE, Score
-from smoothcruiser.engines.shards import Partial, cut
+from smoothcruiser.engines.shards import Partial, cut_shards
 from smoothcruiser.engines.stopping import StoppingRule
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.problem.arguments import is_whole
@@ -136,7 +136,7 @@ def check_parts(
     )
     samples_by_shard = {
         shard.index: shard.count
-        for segment in cut(schedule, shards=shards)
+        for segment in cut_shards(schedule, shards=shards)
         for shard in segment
     }
     farthest = rule.farthest

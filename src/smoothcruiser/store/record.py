@@ -20,7 +20,7 @@ from smoothcruiser.problem.fingerprint import contents
 from smoothcruiser.problem.oracle import WritingOracle
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import is_spec
-from smoothcruiser.problem.states import identical, shaped
+from smoothcruiser.problem.states import identical, match_form
 from smoothcruiser.store.seal import seal
 
 # the columns of the table ``runs``, in the order in which they are sealed
@@ -136,7 +136,7 @@ class StoredRun:
         try:
             if "plain" in self.state:
                 return problem.start(self.state["plain"])
-            return shaped(as_tuples(self.state["json"]), problem.initial_state)
+            return match_form(as_tuples(self.state["json"]), problem.initial_state)
         except (
             InvalidInput,
             TypeError,
@@ -162,7 +162,7 @@ def state_entry(problem: Problem, state: Any) -> dict[str, Any]:
     plain_state = state.tolist() if hasattr(state, "tolist") else state
     try:
         reread_state = json.loads(json.dumps(plain_state))
-        if _same(shaped(as_tuples(reread_state), problem.initial_state), state):
+        if _same(match_form(as_tuples(reread_state), problem.initial_state), state):
             return {"json": reread_state}
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import from_spec, imports_of
@@ -61,7 +61,7 @@ def _rebuild_problem(spec: dict[str, Any]) -> Problem:
         raise
     except Exception as error:  # of the user's module, or of a name that is none
         raise InvalidInput(
-            f"The problem {spec['problem']!r} could not be made again: {said(error)}."
+            f"The problem {spec['problem']!r} could not be made again: {describe_error(error)}."
         ) from error
 
 

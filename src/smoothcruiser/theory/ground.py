@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.outward import added, scaled
+from smoothcruiser.operators.outward import add_intervals, scale_interval
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory.noise import OperatorRule, blind_loss, policy_ceiling
 
@@ -106,8 +106,12 @@ class Ground:
             offset = (
                 (offset_min, offset_max) if player == 0 else (-offset_max, -offset_min)
             )
-            later_values = scaled((float(pair[0]), float(pair[1])), discount_factor)
-            player_ends.append(added(added(facts.reward_range, later_values), offset))
+            later_values = scale_interval(
+                (float(pair[0]), float(pair[1])), discount_factor
+            )
+            player_ends.append(
+                add_intervals(add_intervals(facts.reward_range, later_values), offset)
+            )
         low, high = np.array(player_ends)[:, :1], np.array(player_ends)[:, 1:]
         if facts.given_bounds is not None:
             low, high = (
@@ -134,7 +138,10 @@ class Ground:
             return low, high
         unpaid_values = zip(*ground(self.facts.unpaid).values(remaining), strict=True)
         total_ends = np.array(
-            [added(known_total, (float(x[0]), float(y[0]))) for x, y in unpaid_values]
+            [
+                add_intervals(known_total, (float(x[0]), float(y[0])))
+                for x, y in unpaid_values
+            ]
         )
         low = np.maximum(low, total_ends[:, :1])
         return low, np.maximum(low, np.minimum(high, total_ends[:, 1:]))

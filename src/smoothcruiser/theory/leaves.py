@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from smoothcruiser.problem.bounds import slack
+from smoothcruiser.problem.bounds import bounds_slack
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Moments
 
@@ -57,7 +57,7 @@ def middle(base: Ground, remaining: int | None) -> Moments:
     """
     facts = base.facts
     assert facts.given_gap is not None
-    rounding_slack = slack(facts)
+    rounding_slack = bounds_slack(facts)
     half_gap = 0.5 * facts.given_gap + rounding_slack
     value_low, value_high = base.values(remaining)
     hull_low, hull_high = facts.value_hull()

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.operators import Operator
-from smoothcruiser.operators.adding import added
+from smoothcruiser.operators.adding import sum_in_order
 
 Array = Any  # a float or a float64 array; every function here broadcasts
 
@@ -214,7 +214,7 @@ def _vertex_weights(
         return []
     prior = operator.weights(k)
     return [
-        added(prior[a] for a in subset)
+        sum_in_order(prior[a] for a in subset)
         for subset_size in range(1, k)
         for subset in combinations(range(k), subset_size)
     ]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import SmoothcruiserError
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.tree import asking_kernel as asking
 from smoothcruiser.tree import kernel
 from smoothcruiser.tree.asker import EvaluatorTree
@@ -41,8 +41,10 @@ class EvaluatorMachine:
         kernel_parts.pop("ALLOCATE", None)
         if evaluate is not None:
             kernel_parts["EVALUATE"] = evaluate
-        self.ask = compiled(asking.grow, nogil=True, **kernel.with_extras(kernel_parts))
-        self.inform = compiled(asking.inform_node)
+        self.ask = compile_function(
+            asking.grow, nogil=True, **kernel.with_extras(kernel_parts)
+        )
+        self.inform = compile_function(asking.inform_node)
 
 
 def machine_of(machine: Machine, evaluators: TreeEvaluators) -> EvaluatorMachine:
@@ -59,7 +61,7 @@ def machine_of(machine: Machine, evaluators: TreeEvaluators) -> EvaluatorMachine
                 functions, evaluators.problem.num_actions
             )
         elif evaluators.problem.tables is None:
-            evaluate_inside = compiled(asking.no_answer)
+            evaluate_inside = compile_function(asking.no_answer)
         _machines[machine_key] = EvaluatorMachine(machine, evaluate_inside)
     return _machines[machine_key]
 

@@ -79,7 +79,7 @@ from smoothcruiser.tree.searches import (
     UPPER,
     TreeRule,
 )
-from smoothcruiser.tree.selection import drawn, upper_pick
+from smoothcruiser.tree.selection import sample_slot, upper_pick
 
 STEP, TERMINAL = kernel.STEP, kernel.TERMINAL
 LOAD, STORE, SAME = kernel.LOAD, kernel.STORE, kernel.SAME
@@ -187,7 +187,7 @@ def select_action(
         if rule.prior != NO_PRIOR:
             set_prior(rule, weights, policies, depth, acts, n, num_legal, w)
         node_policy(rule, x, w, h, num_legal, K, node_visits, y, p)
-        j = drawn(p, num_legal, rng)
+        j = sample_slot(p, num_legal, rng)
         if rule.prior == PARENT_PRIOR:
             note_policy(policies, depth, acts, p, num_legal)
     return acts[j]  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from smoothcruiser.problem.bounds import middle_at
-from smoothcruiser.problem.states import lent
+from smoothcruiser.problem.states import lend_copy
 from smoothcruiser.tree.asker import EvaluatorTree
 from smoothcruiser.tree.asks import TreeEvaluators
 from smoothcruiser.tree.evaluators.base import Leaves
@@ -35,7 +35,7 @@ from smoothcruiser.tree.searches import (
 )
 from smoothcruiser.tree.selection import (
     descent_policy,
-    drawn,
+    sample_slot,
     upper_pick,
     visit_shares,
 )
@@ -121,7 +121,7 @@ class PlainEvaluatorTree(EvaluatorTree, PlainTree):
         answer_rows = self.evaluators.answers(
             Leaves(
                 len(self.queue),
-                lambda: [lent(waiting_path.state) for waiting_path in self.queue],
+                lambda: [lend_copy(waiting_path.state) for waiting_path in self.queue],
                 remaining=self._remaining(path_lengths),
             )
         ).tolist()
@@ -199,7 +199,7 @@ class PlainEvaluatorTree(EvaluatorTree, PlainTree):
         state = self.root.state
         steps_left = self._remaining([0])
         answer_row = self.evaluators.answers(
-            Leaves(1, lambda: [lent(state)], remaining=steps_left)
+            Leaves(1, lambda: [lend_copy(state)], remaining=steps_left)
         )[0].tolist()
         self._check(state, answer_row, self.root)
         if self.leaf_setting.values:
@@ -259,7 +259,7 @@ class PlainEvaluatorTree(EvaluatorTree, PlainTree):
             if rule.prior == VISITS_PRIOR:
                 visit_shares(n, num_legal, w)  # visits that wait count already
             descent_policy(rule, x, w, h, node_visits, y, p)
-            j = drawn(p, num_legal, self.rng)
+            j = sample_slot(p, num_legal, self.rng)
             if rule.prior == PARENT_PRIOR:
                 policy_row = [1.0 / num_legal] * self.setting.num_actions
                 for a, share in zip(node.actions, p, strict=True):

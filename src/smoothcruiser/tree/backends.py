@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
-from smoothcruiser.engines.registry import machine_code, named, not_compiled
+from smoothcruiser.engines.registry import find_executor, machine_code, not_compiled
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.progress import Callback, Phases, finish, shown
+from smoothcruiser.progress import Callback, Phases, finish, show_bar
 from smoothcruiser.tree.asks import evaluators_for
 from smoothcruiser.tree.searches import NO_PRIOR, Search
 from smoothcruiser.tree.setting import setting_of
@@ -31,7 +31,7 @@ def backend_of(
 ) -> Any:
     """The code that grows the tree; ``callback`` hears that it is compiled."""
     start_time = time.perf_counter()
-    with shown(callback):
+    with show_bar(callback):
         Phases(callback).begin("compiling")
         backend = _build_backend(tree, executor)
         finish(callback, calls=0, seconds=time.perf_counter() - start_time)
@@ -95,7 +95,7 @@ def is_machine_code(problem: Problem, search: Search, executor: str | None) -> b
 
 
 def _is_pool(executor: str | None) -> bool:
-    return executor is not None and named(executor).pool is not None
+    return executor is not None and find_executor(executor).pool is not None
 
 
 def _build_tree(tree: Tree, is_compiled: bool, tree_number: int) -> Any:
@@ -146,7 +146,7 @@ def _pool_opener(
         from smoothcruiser.engines.pools.threads import ThisThread, Threads
 
         if _is_pool(executor):
-            executor_row = named(str(executor))
+            executor_row = find_executor(str(executor))
             assert executor_row.pool is not None
             return executor_row.pool(Build(tree.problem, same_problem), compute)
         if is_compiled:

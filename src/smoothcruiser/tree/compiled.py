@@ -22,16 +22,16 @@ from smoothcruiser.engines.compiled.handover import (
     ADDRESS,
     INLINED,
     Handover,
-    checked,
+    build_if_current,
     tier_choice,
 )
 from smoothcruiser.engines.compiled.kernel import allocate, load
-from smoothcruiser.engines.compiled.speaking import speak
+from smoothcruiser.engines.compiled.speaking import compile_user_functions
 from smoothcruiser.engines.compiled.tiers import functions_of
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.jit.hashing import hashing
-from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.jit.oracle import bounds_parts, first_line, oracle_parts
 from smoothcruiser.jit.spoken import is_shown
 from smoothcruiser.jit.streams import Stream, stream
@@ -61,7 +61,7 @@ class Machine:
         """``extras`` says that ``grow`` has ``kernel.EXTRAS``; nothing else differs."""
         self.parts = parts
         grow_parts = kernel.with_extras(parts) if extras else parts
-        self.grow = compiled(kernel.grow, nogil=True, **grow_parts)
+        self.grow = compile_function(kernel.grow, nogil=True, **grow_parts)
         parts_by_function = {
             name: {
                 part_name: parts[part_name]
@@ -70,15 +70,19 @@ class Machine:
             }
             for name, part_names in _PART_NAMES.items()
         }
-        self.add_node = compiled(kernel.add_node, **parts_by_function["add_node"])
-        self.move_states = compiled(
+        self.add_node = compile_function(
+            kernel.add_node, **parts_by_function["add_node"]
+        )
+        self.move_states = compile_function(
             kernel.move_states, **parts_by_function["move_states"]
         )
-        self.rehash = compiled(kernel.rehash, **parts_by_function["rehash"])
-        self.compact = compiled(kernel.compact, **parts_by_function["rehash"])
-        self.find_child = compiled(kernel.find_child, **parts_by_function["rehash"])
-        self.allocate = parts.get("ALLOCATE") or compiled(allocate)
-        self.load = parts.get("LOAD") or compiled(load)
+        self.rehash = compile_function(kernel.rehash, **parts_by_function["rehash"])
+        self.compact = compile_function(kernel.compact, **parts_by_function["rehash"])
+        self.find_child = compile_function(
+            kernel.find_child, **parts_by_function["rehash"]
+        )
+        self.allocate = parts.get("ALLOCATE") or compile_function(allocate)
+        self.load = parts.get("LOAD") or compile_function(load)
 
 
 _PART_NAMES = {
@@ -163,7 +167,11 @@ def row_machine(problem: Problem, state: Any, extras: bool) -> RowMachine | None
     if functions_key not in _spoken or (
         stored_functions and not stored_functions.is_current()
     ):
-        spoken_functions = speak(problem, state) if is_shown(functions_key[1]) else None
+        spoken_functions = (
+            compile_user_functions(problem, state)
+            if is_shown(functions_key[1])
+            else None
+        )
         _spoken[functions_key] = (
             None
             if spoken_functions is None or spoken_functions.size > MOST_WORDS
@@ -235,7 +243,9 @@ class CompiledTree:
             type(self.rule),
             extras,
         )
-        build_later = checked(lambda: build_inlined(start), row_tree_machine.spoken)
+        build_later = build_if_current(
+            lambda: build_inlined(start), row_tree_machine.spoken
+        )
         later_machine = _handovers.setdefault(handover_key, Handover(build_later))
         if later_machine.built is not None and tier_choice() != ADDRESS:
             self.machine, self.data, root_form = machine_for(
@@ -382,7 +392,7 @@ class CompiledTree:
         )
         return tree_copy
 
-    def listen(self, hold: Hold) -> None:
+    def listen(self, hold: StopRequest) -> None:
         """Do nothing: machine code is not broken off; a slice of it is short."""
 
     def flush(self) -> None:
@@ -428,7 +438,7 @@ class CompiledTree:
         ints, floats = self.nodes.ints[i], self.nodes.floats[i]
         open_actions = [
             a for a in range(self.setting.num_actions) if ints[kernel.EDGE + a] >= 0
-        ][: kernel.opened(self.setting, self.nodes.ints, i, 0)]
+        ][: kernel.count_open_actions(self.setting, self.nodes.ints, i, 0)]
         return Node(
             number=i,
             state=self._state(i),

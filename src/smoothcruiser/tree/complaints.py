@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from smoothcruiser.problem.answers import (
-    at,
+    answers_changed,
+    at_pair,
     bad_player,
-    flickering,
-    outside,
+    reward_outside,
     undeclared_end,
 )
 from smoothcruiser.problem.bounds import bounds_at
@@ -32,11 +32,11 @@ def complain(
         raise bad_player(state, "another number")
     if status == kernel.BAD_BOUNDS:
         bounds_at(problem, state)  # raises with the numbers
-        raise flickering(state)
+        raise answers_changed(state)
     if status == kernel.TWO_OUTCOMES:
-        raise two_outcomes(at(state, action))
+        raise two_outcomes(at_pair(state, action))
     if status == kernel.BROKEN_CLAIM:
         raise broken_claim(problem, state)
     if status == kernel.BAD_REWARD:
-        raise outside(reward, at(state, action), setting.low, setting.high)
-    raise undeclared_end(at(state, action))
+        raise reward_outside(reward, at_pair(state, action), setting.low, setting.high)
+    raise undeclared_end(at_pair(state, action))

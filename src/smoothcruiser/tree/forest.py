@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from smoothcruiser.engines.pools.base import Pool
-from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.searches import MEAN, PARENT_PRIOR, VISITS_PRIOR
 from smoothcruiser.tree.selection import passed_up, visit_shares
@@ -132,7 +132,7 @@ class Forest:
         self.slice_seconds = LEAST_SECONDS if travels else 0.0
         self.least_slice = len(trees)  # calls: fewer would leave trees out
         self._extra = 0  # calls that were made elsewhere
-        self._hold = Hold()
+        self._hold = StopRequest()
         self._forget_merged()
 
     # --- growing --------------------------------------------------------------
@@ -201,7 +201,7 @@ class Forest:
         ]
         self._below: dict[int, list[tuple[int, int]]] = {}
 
-    def listen(self, hold: Hold) -> None:
+    def listen(self, hold: StopRequest) -> None:
         """Let a stop break off calls and waits of the trees."""
         self._hold = hold
         for tree in self.trees:

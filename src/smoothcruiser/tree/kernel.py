@@ -56,9 +56,9 @@ from smoothcruiser.tree.pruning_kernel import bound_node
 from smoothcruiser.tree.searches import MEAN, NO_PRIOR, PARENT_PRIOR, UPPER, TreeRule
 from smoothcruiser.tree.selection import (
     descent_policy,
-    drawn,
     entropy_below,
     passed_up,
+    sample_slot,
     upper_pick,
     visit_shares,
 )
@@ -379,7 +379,7 @@ def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
     rehash(ints, nodes.table, states, num_kept)
 
 
-def opened(setting: Setting, ints: Ints, node: int, begun: int) -> int:
+def count_open_actions(setting: Setting, ints: Ints, node: int, begun: int) -> int:
     """The number of open actions; ``begun`` decisions are not counted yet."""
     K = setting.num_actions
     if setting.action_widening <= 0.0:
@@ -611,7 +611,7 @@ def grow(
                     ints[node, VISITS], rng,
                 )  # fmt: skip
             else:
-                max_open = opened(setting, ints, node, 1) if EXTRAS else K
+                max_open = count_open_actions(setting, ints, node, 1) if EXTRAS else K
                 num_open = gather(
                     rule, ints, floats, node, K, head, acts, n, x, h, max_open
                 )
@@ -628,7 +628,7 @@ def grow(
                     if rule.prior != NO_PRIOR:
                         set_prior(rule, weights, policies, depth, acts, n, num_open, w)
                     node_policy(rule, x, w, h, num_open, K, ints[node, VISITS], y, p)
-                    j = drawn(p, num_open, rng)
+                    j = sample_slot(p, num_open, rng)
                     if rule.prior == PARENT_PRIOR:
                         note_policy(policies, depth, acts, p, num_open)
                 action = acts[j]
@@ -860,7 +860,7 @@ def backup(
             )
             if rule.entropy <= 0.0:
                 continue
-        max_open = opened(setting, ints, node, 0) if EXTRAS else K
+        max_open = count_open_actions(setting, ints, node, 0) if EXTRAS else K
         num_open = gather(rule, ints, floats, node, K, head, acts, n, x, h, max_open)
         # The node's path below is new as well, so the return is a blind
         # rollout's.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from smoothcruiser.engines.watchdog import watched
-from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.engines.watchdog import limit_call_seconds
+from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.jit.keys import LEAVES, Key
 from smoothcruiser.jit.streams import from_words, stream
 from smoothcruiser.problem.problem import Problem
@@ -36,10 +36,10 @@ def run_rollout(problem: Problem, leaf: LeafRollout) -> tuple[float, int]:
     tree: PlainTree = object.__new__(PlainTree)
     tree.problem, tree.rule, tree.setting = problem, leaf.rule, leaf.setting
     tree.head, tree.rng = leaf.head, from_words(leaf.words)
-    tree.guard, tree.hold = Guard(), Hold()
+    tree.guard, tree.hold = Guard(), StopRequest()
     tree.calls, tree.most_calls = 0, NO_LIMIT
     tree.start_words, tree.answers, tree.answers_used = None, [], 0
-    with watched(tree, problem.call_seconds):
+    with limit_call_seconds(tree, problem.call_seconds):
         rollout_return = tree._blind_rollout(leaf.state, leaf.depth)
     return rollout_return, tree.calls
 

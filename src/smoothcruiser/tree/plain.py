@@ -14,12 +14,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from smoothcruiser.engines.watchdog import watched
-from smoothcruiser.jit.interrupts import Hold
-from smoothcruiser.problem.answers import Answer, answered
+from smoothcruiser.engines.watchdog import limit_call_seconds
+from smoothcruiser.jit.interrupts import StopRequest
+from smoothcruiser.problem.answers import Answer, call_oracle
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.states import Guard
-from smoothcruiser.problem.wary_actions import WARY_CALLS, InsistsOnInt, is_wary, wary
+from smoothcruiser.problem.wary_actions import (
+    WARY_CALLS,
+    InsistsOnInt,
+    is_wary,
+    make_wary,
+)
 from smoothcruiser.tree.plain_boxes import prove, undecided_slots
 from smoothcruiser.tree.plain_node import PlainNode
 from smoothcruiser.tree.plain_nodes import PlainNodes
@@ -31,9 +36,9 @@ from smoothcruiser.tree.searches import (
 )
 from smoothcruiser.tree.selection import (
     descent_policy,
-    drawn,
     entropy_below,
     passed_up,
+    sample_slot,
     upper_pick,
     visit_shares,
 )
@@ -79,7 +84,7 @@ class PlainTree(PlainNodes):
             0,
         )
         self.guard = Guard()
-        self.hold = Hold()
+        self.hold = StopRequest()
         self.inexact = False  # whether a number in a box was rounded
         self.spans = spans_of(problem, setting).tolist()
         self.root = self._new_node(start.state, 0)
@@ -122,7 +127,7 @@ class PlainTree(PlainNodes):
         """
         self.most_calls = calls
         self._order = None
-        with watched(self, self.problem.call_seconds):
+        with limit_call_seconds(self, self.problem.call_seconds):
             return self._simulate(simulations, calls)
 
     def _simulate(self, simulations: int, calls: int) -> bool:
@@ -219,10 +224,12 @@ class PlainTree(PlainNodes):
         if self.calls <= min(WARY_CALLS, self.most_calls - 1) and is_wary(problem):
             words_before = rng.words.copy()
             try:
-                return answered(problem, state, wary(problem, action), rng, *checks)
+                return call_oracle(
+                    problem, state, make_wary(problem, action), rng, *checks
+                )
             except InsistsOnInt:
                 rng.words[:], self.calls = words_before, self.calls + 1
-        return answered(problem, state, action, rng, *checks)
+        return call_oracle(problem, state, action, rng, *checks)
 
     def _check_calls_left(self) -> None:
         if self.calls >= self.most_calls and self.answers_used == len(self.answers):
@@ -300,7 +307,7 @@ class PlainTree(PlainNodes):
             p, w = [0.0] * len(x), self._prior(node, depth, max_open)
             w = [w[j] for j in open_slots]
             descent_policy(rule, x, w, h, node.visits, [0.0] * len(x), p)
-            j = drawn(p, len(x), self.rng)
+            j = sample_slot(p, len(x), self.rng)
             if rule.prior == PARENT_PRIOR:
                 policy_row = [1.0 / len(x)] * self.setting.num_actions
                 for a, share in zip(node.actions, p, strict=False):  # the open ones
@@ -485,7 +492,7 @@ class PlainTree(PlainNodes):
         )
         return [prior_weights[a] for a in node.actions[:max_actions]]
 
-    def listen(self, hold: Hold) -> None:
+    def listen(self, hold: StopRequest) -> None:
         """Let a stop break off a call of the step."""
         self.hold = hold
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from smoothcruiser.problem.answers import at
+from smoothcruiser.problem.answers import at_pair
 from smoothcruiser.tree.plain_node import PlainNode
 from smoothcruiser.tree.proof import broken_claim, two_outcomes
 from smoothcruiser.tree.proof_kernel import is_exact
@@ -42,7 +42,7 @@ def prove(tree: PlainTree, path: Sequence[Step]) -> None:
         ends_now = step.ended and node.lows[j] < node.highs[j]
         differs = node.n[j] > 0 and (node.paid[j] != step.reward or ends_now)
         if differs or len(child_keys) > 1 or (child_keys and step.ended):
-            raise two_outcomes(at(step.state, action))
+            raise two_outcomes(at_pair(step.state, action))
         node.paid[j] = step.reward
     at_limit = len(path) == setting.limit and setting.closes
     if not path[-1].ended and not at_limit:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.jit import by_address
-from smoothcruiser.jit.build import compiled, source_fingerprint
+from smoothcruiser.jit.build import compile_function, source_fingerprint
 from smoothcruiser.jit.memory import float_at, int_at, put_int
 from smoothcruiser.tree import kernel
 
@@ -78,7 +78,7 @@ def _machine_parts() -> dict[str, Any]:
     }
     machine_parts = by_address.parts()
     machine_parts |= {
-        name: compiled(function) for name, function in row_functions.items()
+        name: compile_function(function) for name, function in row_functions.items()
     }
     machine_parts["salt"] += f"_{source_fingerprint(load)}"
     del machine_parts["FRAGILE"]
@@ -103,11 +103,11 @@ class RowMachine:
             name: parts[name] for name in ("LEGAL", "PLAYER", "STORE", "salt")
         }
         grow_parts = kernel.with_extras(parts) if extras else parts
-        self.grow = compiled(kernel.grow, nogil=True, **grow_parts)
-        self.add_node = compiled(kernel.add_node, **node_parts)
-        self.rehash = compiled(kernel.rehash, **hash_parts)
-        self.compact = compiled(kernel.compact, **hash_parts)
-        self._find = compiled(kernel.find_child, **hash_parts)
+        self.grow = compile_function(kernel.grow, nogil=True, **grow_parts)
+        self.add_node = compile_function(kernel.add_node, **node_parts)
+        self.rehash = compile_function(kernel.rehash, **hash_parts)
+        self.compact = compile_function(kernel.compact, **hash_parts)
+        self._find = compile_function(kernel.find_child, **hash_parts)
 
     @property
     def data(self) -> tuple[int, int]:

@@ -114,7 +114,7 @@ def visit_shares(n: Any, size: int, w: Any) -> int:
     return total_visits
 
 
-def drawn(p: Any, size: int, rng: Any) -> int:
+def sample_slot(p: Any, size: int, rng: Any) -> int:
     """An index sampled in proportion to ``p``, by one uniform and a running sum."""
     total_weight = 0.0
     for j in range(size):
@@ -145,7 +145,7 @@ def entropy_below(p: Any, h: Any, size: int) -> float:
     return total_entropy
 
 
-def recommended(rule: TreeRule, x: Any, n: Any, size: int) -> int:
+def recommended_slot(rule: TreeRule, x: Any, n: Any, size: int) -> int:
     """The slot of the action to take: the most visited or the best value.
 
     The other criterion breaks ties, and tried actions come first.

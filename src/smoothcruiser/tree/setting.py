@@ -13,7 +13,7 @@ import math
 from dataclasses import replace
 
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.bounds import slack
+from smoothcruiser.problem.bounds import bounds_slack
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.searches import Search
@@ -68,7 +68,8 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
         value_low=problem.facts.value_hull()[0],
         value_high=problem.facts.value_hull()[1],
         slack=max(
-            slack(problem.facts), rounding(problem, limit) if search.solve else 0.0
+            bounds_slack(problem.facts),
+            rounding(problem, limit) if search.solve else 0.0,
         ),
         samples=search.samples or 0,
         widening=float(k),

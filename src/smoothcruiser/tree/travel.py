@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.tree.plain import PlainTree
@@ -108,6 +108,6 @@ def restore_tree(tree: PlainTree, form: PackedTree) -> None:
 def unpack_tree(problem: Problem, form: PackedTree) -> PlainTree:
     """The tree that was packed, for ``problem``."""
     tree: PlainTree = object.__new__(PlainTree)
-    tree.problem, tree.guard, tree.hold = problem, Guard(), Hold()
+    tree.problem, tree.guard, tree.hold = problem, Guard(), StopRequest()
     restore_tree(tree, form)
     return tree

@@ -21,19 +21,19 @@ import time
 from typing import Any, Unpack
 
 from smoothcruiser.engines.inspection import look_once
-from smoothcruiser.engines.watchdog import overdue
+from smoothcruiser.engines.watchdog import warn_if_overdue
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.estimate import Estimate, about, best_action
-from smoothcruiser.jit.interrupts import held
+from smoothcruiser.estimate import Estimate, best_action, estimate_subject
+from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.jit.stopwatch import Stopwatch
-from smoothcruiser.operators.adding import added
+from smoothcruiser.operators.adding import sum_in_order
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import check_seed, is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import refuse_undiscounted
-from smoothcruiser.progress import Callback, TreeWatcher, finish, shown
-from smoothcruiser.progress import read as read_progress
-from smoothcruiser.query import Compute, Where, check_problem
+from smoothcruiser.progress import Callback, TreeWatcher, finish, show_bar
+from smoothcruiser.progress import progress_callback as read_progress
+from smoothcruiser.query import Compute, ComputeKeywords, check_problem
 from smoothcruiser.shown import Shown, brief
 from smoothcruiser.tree import proof
 from smoothcruiser.tree.backends import backend_of
@@ -51,7 +51,7 @@ from smoothcruiser.tree.searches import (
     check_rule,
     tree_search,
 )
-from smoothcruiser.tree.selection import recommended
+from smoothcruiser.tree.selection import recommended_slot
 from smoothcruiser.tree.setting import heads, setting_of
 
 MOST_TRIED = 1000  # states after our move in which the other player's move is sought
@@ -94,7 +94,7 @@ class Tree(Shown):
         options: dict[str, Any] | None = None,
         seed: int = 0,
         progress: bool | Callback | None = None,
-        **where: Unpack[Where],
+        **where: Unpack[ComputeKeywords],
     ) -> None:
         check_problem(problem)
         self.compute = Compute.of("Tree", where)
@@ -177,7 +177,7 @@ class Tree(Shown):
         growth = Growth(
             simulations=simulations, calls=calls, seconds=seconds, progress=callback
         )
-        with shown(callback):
+        with show_bar(callback):
             self.grow_by(growth)
             finish(callback, **growth.facts(self))
         return self
@@ -192,7 +192,7 @@ class Tree(Shown):
             growth.seconds,
             Stopwatch(),
         )
-        with held() as hold, overdue(seconds):
+        with stoppable_run() as hold, warn_if_overdue(seconds):
             try:
                 with hold.opened():
                     if growth.begin(self):
@@ -426,7 +426,7 @@ class Tree(Shown):
         q_values, secure_slots = self.q_values(number), node.recommendable_slots()
         x = [node.sign * q_values[j] for j in secure_slots]
         n = [node.edge_visits[j] for j in secure_slots]
-        return node.actions[secure_slots[recommended(self.rule, x, n, len(x))]]
+        return node.actions[secure_slots[recommended_slot(self.rule, x, n, len(x))]]
 
     def policy(self, number: int = 0) -> list[float]:
         """Probabilities of all K actions at a node.
@@ -445,7 +445,7 @@ class Tree(Shown):
             player=node.player,
             weights=[prior_weights[a] for a in node.actions],
         )
-        gradient_sum = added(gradient)
+        gradient_sum = sum_in_order(gradient)
         for a, g in zip(node.actions, gradient, strict=True):
             action_shares[a] = g / gradient_sum
         return action_shares
@@ -505,7 +505,7 @@ class Tree(Shown):
             certificate=certificate,
             seconds=self.seconds,
             compile_seconds=self._backend.compile_seconds,
-            **about(self.problem, self.state),
+            **estimate_subject(self.problem, self.state),
             seed=self.seed,
             executor=self._backend.name,
             notes=(*self.notes(), promise_of(self)),

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import smoothcruiser as sc
 from smoothcruiser.cli.app import app
-from smoothcruiser.problem.adapter import Adapter, listed, load_adapters
+from smoothcruiser.problem.adapter import Adapter, list_adapters, load_adapters
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "src" / "smoothcruiser" / "adapters"
@@ -99,14 +99,14 @@ def test_a_missing_library_is_named_with_its_extra(name, monkeypatch):
 
 def test_a_library_that_is_missing_is_told_from_one_that_is_there(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspiel", None)
-    found = listed()["openspiel"]
+    found = list_adapters()["openspiel"]
     assert (found.installed, found.missing) == (False, ("pyspiel",))
     assert str(found).endswith(
         "(not installed: pip install 'smoothcruiser[openspiel]')"
     )
     pytest.importorskip("gymnasium")
-    assert listed()["gym"].installed
-    assert str(listed()["gym"]).endswith("(installed, smoothcruiser[gymnasium])")
+    assert list_adapters()["gym"].installed
+    assert str(list_adapters()["gym"]).endswith("(installed, smoothcruiser[gymnasium])")
 
 
 @pytest.mark.compiles

@@ -15,7 +15,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.adapters.gymnax.known import RANGES, WHOLE, known_range, meanings
 from smoothcruiser.adapters.pgx.known import GAMES, HIDDEN, unknown
-from smoothcruiser.problem.arguments import popped_range
+from smoothcruiser.problem.arguments import pop_reward_range
 
 HERE = {"discount": 0.9, "operator": "max"}
 
@@ -136,7 +136,7 @@ def test_actions_have_names():
     ],
 )
 def test_a_range_of_rewards_is_read_from_a_name(given, found):
-    assert popped_range(given) == found
+    assert pop_reward_range(given) == found
     assert not given.keys() & {"reward_range", "reward_low", "reward_high"}
 
 
@@ -150,4 +150,4 @@ def test_a_range_of_rewards_is_read_from_a_name(given, found):
 )
 def test_half_a_range_is_refused(given, said):
     with pytest.raises(sc.InvalidInput, match=said):
-        popped_range(given)
+        pop_reward_range(given)

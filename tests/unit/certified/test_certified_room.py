@@ -9,7 +9,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified import room
-from smoothcruiser.certified.room import Room, available_bytes, size_of
+from smoothcruiser.certified.room import MemoryLimit, available_bytes, size_of
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput
 
@@ -172,8 +172,8 @@ def test_available_is_the_least_that_anyone_leaves(tmp_path, monkeypatch):
     (group / "memory.stat").write_text("anon 9000\ninactive_file 5000\n")
     (group / "b" / "memory.max").write_text("max\n")
     assert available_bytes() == 15_000
-    assert Room.at_hand(None).max_bytes == 7_500
-    assert Room.at_hand(3) == Room(3, 13_500)
+    assert MemoryLimit.at_hand(None).max_bytes == 7_500
+    assert MemoryLimit.at_hand(3) == MemoryLimit(3, 13_500)
 
 
 def test_the_size_of_a_state_counts_its_parts():

@@ -28,7 +28,7 @@ def slices(monkeypatch):
     monkeypatch.setattr(keeping, "RARELY", 0)
 
     def of(size: int) -> None:
-        class Steady(keeping.Pace):
+        class Steady(keeping.SlicePace):
             def samples_within(self, seconds: float, more: float = 0.0) -> int:
                 """Ignore the clock."""
                 return size

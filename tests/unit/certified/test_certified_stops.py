@@ -119,14 +119,14 @@ def test_a_signal_in_the_middle_of_something_waits(place, monkeypatch):
 
 def test_a_signal_while_machine_code_samples_ends_the_slice(monkeypatch):
     problem = sc.make("chain:n=5", discount=0.9, temperature=0.1)
-    real = taking.Taking.said_stop
+    real = taking.SamplingRounds.said_stop
 
     def pressed(self, at, limits, *least, **options):
         if self.search.num_calls > 5_000:
             signal.raise_signal(signal.SIGINT)
         return real(self, at, limits, *least, **options)
 
-    monkeypatch.setattr(taking.Taking, "said_stop", pressed)
+    monkeypatch.setattr(taking.SamplingRounds, "said_stop", pressed)
     stopped = sc.plan(problem, method="certified", epsilon=1e-5, delta=0.1)
     assert "Stopped by hand" in stopped.notes[0]
     assert holds(stopped, sc.plan(problem, method="exact").value)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.table import queried
+from smoothcruiser.certified.table import queried_estimates
 
 pytestmark = pytest.mark.compiles
 
@@ -157,7 +157,7 @@ def test_with_a_horizon_the_page_has_action_values_with_all_steps_left(three_ste
     problem, exact = three_steps
     memory = sc.Certified(problem, delta=0.001)
     last = [memory.query(state, epsilon=0.3) for state in range(4)][-1]
-    answers = queried(memory)
+    answers = queried_estimates(memory)
     assert_holds(answers, exact)
     assert answers[-1].certificate.q_intervals == last.certificate.q_intervals
     assert answers[-1].interval == last.interval

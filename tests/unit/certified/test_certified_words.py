@@ -18,7 +18,7 @@ from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshot import restore, to_bytes
 from smoothcruiser.certified.words import MOST_MISFITS, WordSampler
 from smoothcruiser.errors import OracleError
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 
 SIZE = 6
 
@@ -163,7 +163,7 @@ def test_rows_that_share_slots_are_told_apart() -> None:
     """Six rows that differ in their last word, in eight slots, also filled anew."""
     from smoothcruiser.certified.words_kernel import fill_slots, find_row
 
-    find, fill = compiled(find_row), compiled(fill_slots)
+    find, fill = compile_function(find_row), compile_function(fill_slots)
     keys, slots = np.zeros((7, 2), np.int64), np.full(8, -1)
     sizes, frame = np.ones(1, np.int64), np.zeros(2, np.int64)
 

@@ -27,7 +27,7 @@ from smoothcruiser.certified.bounds.base import (
 )
 from smoothcruiser.certified.graph import ENTRY, NODE, pair_type
 from smoothcruiser.certified.memory_kernel import MANY_OUTCOMES
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 
 COST = 6.0
 RULES = BoundRules(discount=1.0, scale=1.0, min_probability=0.0, union=0.0)
@@ -51,7 +51,7 @@ def pair_of(counts, values, *, rewards=0.0, cost=COST, high=1.0):
 @pytest.fixture(scope="module")
 def bound():
     """(graph, pairs, upper, tune, rules) -> the bound of the law alone, compiled."""
-    refresh, side = compiled(law_counts.refresh), compiled(law.law_side)
+    refresh, side = compile_function(law_counts.refresh), compile_function(law.law_side)
 
     @numba.njit
     def call(g, pairs, upper, tune, rules):
@@ -64,7 +64,7 @@ def bound():
 @pytest.fixture(scope="module")
 def whole():
     """The same for ``side``, with bets."""
-    side = compiled(law.side)
+    side = compile_function(law.side)
 
     @numba.njit
     def call(g, pairs, upper, tune, rules):

@@ -14,7 +14,7 @@ import smoothcruiser as sc
 from smoothcruiser.certified import inductive_kernel
 from smoothcruiser.certified.bounds import law
 from smoothcruiser.certified.bounds.betting import BETTING
-from smoothcruiser.certified.keeping import Keeper
+from smoothcruiser.certified.keeping import Autosave
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshot import read_header, restore
 from smoothcruiser.errors import InvalidInput, OracleError
@@ -142,7 +142,7 @@ def test_every_snapshot_goes_on_with_the_same_bits(
     oracle: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those between the first pair without a row and its first sample."""
-    monkeypatch.setattr(Keeper, "due", True)
+    monkeypatch.setattr(Autosave, "due", True)
     world, kept = problem(oracle), list[bytes]()
     whole = Certified(world, delta=0.1, seed=1)
     whole.keep(lambda data, calls: kept.append(data))

@@ -97,11 +97,14 @@ def test_the_law_is_worst_among_those_of_the_event(memory) -> None:
     """No law that Lemma K allows has a larger mean than ``largest_mean``."""
     from smoothcruiser.certified import pooled_kernel
     from smoothcruiser.certified.bounds.counts import log_predicted
-    from smoothcruiser.jit.build import compiled
+    from smoothcruiser.jit.build import compile_function
 
     region, g = memory._region, memory.memory.graph
     _, repeats = region.pool()
-    predict, worst = compiled(log_predicted), compiled(pooled_kernel.largest_mean)
+    predict, worst = (
+        compile_function(log_predicted),
+        compile_function(pooled_kernel.largest_mean),
+    )
     rng, tried = np.random.default_rng(5), 0
     work = region._work(1.0, (repeats >= 1.0).astype(np.int64))
     work.values[:] = rng.normal(size=len(work.values))
@@ -126,9 +129,9 @@ def test_the_law_is_worst_among_those_of_the_event(memory) -> None:
 def test_values_with_a_bonus_are_those_of_plain_iteration(memory) -> None:
     region, g = memory._region, memory.memory.graph
     from smoothcruiser.certified import pooled_kernel
-    from smoothcruiser.jit.build import compiled
+    from smoothcruiser.jit.build import compile_function
 
-    backup = compiled(pooled_kernel.residual)
+    backup = compile_function(pooled_kernel.residual)
     _, repeats = region.pool()
     pooled = (repeats >= 1.0).astype(np.int64)
     at = int(np.flatnonzero(pooled)[0])

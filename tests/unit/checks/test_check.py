@@ -292,13 +292,13 @@ def test_a_step_is_compiled_before_its_calls_are_timed(monkeypatch):
     def step(state, action, rng):
         return rng.random(), (state + action + 1) % 3
 
-    watched, compiled = watchdog.watched, []
+    watched, compiled = watchdog.limit_call_seconds, []
 
     def noting(*arguments):
         compiled.append(len(step.signatures))
         return watched(*arguments)
 
-    monkeypatch.setattr(watchdog, "watched", noting)
+    monkeypatch.setattr(watchdog, "limit_call_seconds", noting)
     assert sc.check(sc.MDP(step, **COMMON)).ok
     assert compiled[0] == 1
     assert len(step.signatures) == 1  # and the calls use that one

@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 import smoothcruiser as sc
 from smoothcruiser import shown
-from smoothcruiser.certified.table import queried
+from smoothcruiser.certified.table import queried_estimates
 from smoothcruiser.comparison import compare, jobs_of
 from smoothcruiser.display import page, picture
 from smoothcruiser.display.document import Column, Grid, Page, Verbatim
@@ -29,7 +29,7 @@ from smoothcruiser.display.layout import table_lines
 from smoothcruiser.display.runs import runs_page
 from smoothcruiser.display.terminal import text_of
 from smoothcruiser.estimate import unsampled_estimate
-from smoothcruiser.schedule.numbers import distance, up
+from smoothcruiser.schedule.numbers import distance, format_bound
 
 pytestmark = pytest.mark.compiles
 
@@ -454,9 +454,9 @@ def test_a_memory_shows_the_usual_error_of_its_queries() -> None:
     made = sc.Certified(world("ring"), delta=0.1)
     answer = made.query(2, budget=300)
     assert answer.standard_error
-    (found,) = queried(made)
+    (found,) = queried_estimates(made)
     assert found.standard_error == answer.standard_error
-    assert up(answer.standard_error) in str(made)
+    assert format_bound(answer.standard_error) in str(made)
     assert "a usual error is not promised" in " ".join(str(made).split())
 
 
@@ -548,13 +548,18 @@ def test_half_widths_are_rounded_up() -> None:
     """The last bits are of a subtraction: 0.1 stays 0.1."""
     assert distance(0.2341, 2) == "0.24"
     assert distance(2.371 - 2.271, 3) == "0.100"
-    assert (up(0.2341), up(3.41e-14), up(0.1), up(0.0)) == (
+    assert (
+        format_bound(0.2341),
+        format_bound(3.41e-14),
+        format_bound(0.1),
+        format_bound(0.0),
+    ) == (
         "0.24",
         "3.5e-14",
         "0.1",
         "0",
     )
-    assert (up(4.1e-14, 1), up(math.inf)) == ("5e-14", "inf")
+    assert (format_bound(4.1e-14, 1), format_bound(math.inf)) == ("5e-14", "inf")
     shown_text = str(an_estimate(value=2.0, interval=(1.7659, 2.2341), epsilon=0.5))
     assert "2.00 ± 0.24  in [1.76, 2.24]" in shown_text
 

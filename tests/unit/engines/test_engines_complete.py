@@ -29,7 +29,7 @@ from smoothcruiser.engines.registry import (
     make_engine,
     open_workers,
 )
-from smoothcruiser.engines.shards import cut
+from smoothcruiser.engines.shards import cut_shards
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.query import Compute
 from smoothcruiser.schedule.schedule import Kind
@@ -97,7 +97,7 @@ def test_a_row_has_its_own_name_and_an_engine_that_declares_itself(name: str) ->
 @pytest.mark.parametrize("name", [REFERENCE.name, PYTHON.name, BATCHED.name])
 def test_same_bits_is_what_a_row_says(name: str) -> None:
     """A row whose bits are those of reference runs a shard to the same sums."""
-    shard = cut(job(table()).schedule)[0][0]
+    shard = cut_shards(job(table()).schedule)[0][0]
     mine = make_engine(name, job(table())).run_shard(shard, 5)
     known = make_engine(REFERENCE.name, job(table())).run_shard(shard, 5)
     assert (mine == known) is EXECUTORS[name].same_bits

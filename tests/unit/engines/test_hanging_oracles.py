@@ -111,11 +111,11 @@ def test_a_search_that_runs_past_its_limit_says_so(monkeypatch):
         said.set()
 
     monkeypatch.setattr("builtins.print", heard)
-    with watchdog.overdue(0.01):
+    with watchdog.warn_if_overdue(0.01):
         assert said.wait(timeout=60)
     assert "has not returned 0 s after the time limit of 0.01 s" in sentences[0]
     assert "press Ctrl-C twice" in sentences[0]
-    with watchdog.overdue(600.0):
+    with watchdog.warn_if_overdue(600.0):
         (late,) = (x for x in threading.enumerate() if isinstance(x, threading.Timer))
     late.join(timeout=60)
     assert not late.is_alive(), "what is over in time is left alone"

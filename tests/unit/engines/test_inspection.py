@@ -10,7 +10,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.inspection import look
-from smoothcruiser.problem.states import Guard, copied, same_state, unchanged
+from smoothcruiser.problem.states import Guard, copy_state, is_unchanged, same_state
 
 COMMON: dict[str, Any] = {
     "num_actions": 2,
@@ -163,7 +163,7 @@ def test_a_guard_gets_rarer_and_never_stops() -> None:
     for call in range(200_000):
         if guard.due():
             looks.append(call)
-            guard.compare(guard.copied([1]), [1], 0)
+            guard.compare(guard.copy_state([1]), [1], 0)
     assert looks[:31] == list(range(31))
     assert guard.looks == len(looks)
     assert 1000 < len(looks) < 1500
@@ -179,9 +179,9 @@ def test_same_and_unchanged() -> None:
     assert same_state(object(), object()) is None
     before, after = Cell(1), Cell(1)
     after.cache = 3  # type: ignore[attr-defined]  # filled in by a cached property
-    assert unchanged(before, after) is None  # may be a cache
+    assert is_unchanged(before, after) is None  # may be a cache
     assert same_state(before, after) is False
     after.place = 2
-    assert unchanged(before, after) is False
-    assert copied((1, "a")) is None
-    assert copied([1]) == [1]
+    assert is_unchanged(before, after) is False
+    assert copy_state((1, "a")) is None
+    assert copy_state([1]) == [1]

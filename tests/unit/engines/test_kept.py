@@ -134,7 +134,7 @@ def problem_of(module):
 
 
 def spoken(module):
-    return speaking.speak(problem_of(module), module.Place(1, 2))
+    return speaking.compile_user_functions(problem_of(module), module.Place(1, 2))
 
 
 def answers(module, found):
@@ -180,7 +180,7 @@ def test_what_bytecode_does_not_tell_is_seen(world, monkeypatch, edit):
         problem = sc.MDP(
             module.step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0)
         )
-        found = speaking.speak(problem, 1)
+        found = speaking.compile_user_functions(problem, 1)
         return found.kept, found.call(1, 1, stream(0))[0]
 
     before = answer()[1]
@@ -298,7 +298,7 @@ def test_what_this_process_has_compiled_already_is_not_replaced(world):
     problem = problem_of(module)
     before = module.step(module.Place(1, 2), 1, stream(0))[0]
     module.SCALE = 4.0  # as what is on the disk; Numba goes on with the old value
-    found = speaking.speak(problem, module.Place(1, 2))
+    found = speaking.compile_user_functions(problem, module.Place(1, 2))
     assert not found.kept
     assert found.call(module.Place(1, 2), 1, stream(0))[0] == before
 
@@ -330,7 +330,7 @@ def test_code_that_was_frozen_before_a_change_is_not_kept(world):
     state = module.Place(1, 2)
     module.step(state, 1, stream(0))  # Numba freezes SCALE
     module.SCALE = 4.0
-    assert not speaking.speak(problem, state).kept
+    assert not speaking.compile_user_functions(problem, state).kept
     found = spoken(world(scale=4.0))
     assert not found.kept
     assert found.call(state, 1, stream(0))[0] == (4.0 + 0.25) / 8.0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines.pilot import look_first
+from smoothcruiser.engines.pilot import run_pilot
 from smoothcruiser.errors import OracleError
 
 
@@ -39,7 +39,7 @@ def test_it_sees_whether_states_return_and_chance_plays(
 
     (Walks begin at the same state, so clockwork returns to its first states.)
     """
-    found = look_first(mdp(step), 0, 0, calls=64)
+    found = run_pilot(mdp(step), 0, 0, calls=64)
     assert (found.comes_back, found.by_chance) == (comes_back, by_chance)
 
 
@@ -51,13 +51,13 @@ def test_every_call_is_counted() -> None:
         made.append(state)
         return ring(state, action, rng)
 
-    found = look_first(mdp(step), 0, 0, calls=40)
+    found = run_pilot(mdp(step), 0, 0, calls=40)
     assert found.calls == len(made) > 40
 
 
 def test_one_seed_gives_one_look_and_the_clock_is_not_compared() -> None:
     problem = mdp(ring)
-    one, other = (look_first(problem, 0, 3, calls=50) for _ in range(2))
+    one, other = (run_pilot(problem, 0, 3, calls=50) for _ in range(2))
     assert one == other
     assert one.seconds > 0.0
 
@@ -68,8 +68,8 @@ def test_steps_left_tell_states_of_a_horizon_apart() -> None:
     def counter(state, action, rng):
         return 0.5, 1  # one and the same state from then on
 
-    plain = look_first(mdp(counter), 0, 0, calls=8)
-    cut = look_first(mdp(counter, horizon=8), 0, 0, calls=8)
+    plain = run_pilot(mdp(counter), 0, 0, calls=8)
+    cut = run_pilot(mdp(counter, horizon=8), 0, 0, calls=8)
     assert (plain.returned, cut.returned) == (7, 0)
 
 
@@ -82,7 +82,7 @@ def test_a_memo_of_random_answers_is_refused_before_the_walks_fill_it() -> None:
         return memo[state, action]
 
     with pytest.raises(OracleError, match="remember"):
-        look_first(mdp(step), 0, 0, calls=64)
+        run_pilot(mdp(step), 0, 0, calls=64)
 
 
 def test_the_callers_state_is_left_alone_and_ends_begin_anew() -> None:
@@ -92,18 +92,18 @@ def test_the_callers_state_is_left_alone_and_ends_begin_anew() -> None:
         return 0.5, [state[0] + 1, state[1]], state[0] == 2
 
     problem = mdp(step, terminal=True, initial_state=start, key=tuple)
-    found = look_first(problem, start, 0, calls=30)
+    found = run_pilot(problem, start, 0, calls=30)
     assert start == [0, 1]
     assert found.steps == 20  # of 30, every third ended an episode
 
 
 def test_a_reward_outside_its_range_is_refused() -> None:
     with pytest.raises(OracleError, match="range"):
-        look_first(mdp(lambda s, a, rng: (2.0, s)), 0, 0, calls=5)
+        run_pilot(mdp(lambda s, a, rng: (2.0, s)), 0, 0, calls=5)
 
 
 def test_a_time_limit_ends_the_walks() -> None:
-    found = look_first(mdp(ring), 0, 0, calls=64, seconds=-1.0)
+    found = run_pilot(mdp(ring), 0, 0, calls=64, seconds=-1.0)
     assert found.steps == 0
 
 
@@ -122,14 +122,14 @@ def test_it_says_that_states_come_back_only_where_they_do() -> None:
         fork: "walks from the start meet the same states",
     }
     for step, expected in words.items():
-        assert look_first(mdp(step), 0, 0, calls=64).returning == expected
+        assert run_pilot(mdp(step), 0, 0, calls=64).returning == expected
 
 
 @pytest.mark.compiles
 def test_the_continuous_states_of_cartpole_do_not_come_back() -> None:
     pytest.importorskip("gymnasium")
     problem = sc.make("gym:CartPole-v1", discount=0.99, operator=sc.Max())
-    found = look_first(problem, problem.initial_state, 0, calls=64)
+    found = run_pilot(problem, problem.initial_state, 0, calls=64)
     assert found.around == 0
     assert found.returning == "the same actions lead to the same states"
     notes = " ".join(sc.prepare(problem, budget=3000).notes)

@@ -110,7 +110,7 @@ def test_stop_is_heard_by_what_runs_and_ends_the_map() -> None:
     with pytest.raises(Interrupted, match="stopped before all shards were finished"):
         collected(threads, times, iter(range(5)))
     # what was under way is waited for, and is known to the one who counts calls
-    assert all(isinstance(x, int) for x in threads.abandoned)
+    assert all(isinstance(x, int) for x in threads.abandoned_results)
     threads.close()
 
 

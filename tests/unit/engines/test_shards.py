@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smoothcruiser as sc
-from smoothcruiser.engines.shards import CALLS_PER_SHARD, MOST_SHARDS, cut
+from smoothcruiser.engines.shards import CALLS_PER_SHARD, MOST_SHARDS, cut_shards
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
@@ -42,7 +42,7 @@ def test_every_draw_is_in_one_shard(samples, leaf, fractions, shards, target, K)
     looks = tuple(
         sorted({n for n in (int(f * samples) for f in fractions) if 0 < n < samples})
     )
-    segments = cut(
+    segments = cut_shards(
         schedule(samples, leaf=leaf, looks=looks, target=target, K=K), shards=shards
     )
     assert len(segments) == len(looks) + 1
@@ -63,20 +63,20 @@ def test_a_shard_is_worth_about_a_million_calls():
     """10,000 draws of 1 + 2*500 calls are 10,010,000 calls: eleven shards of at
     most 910 draws.
     """
-    (segment,) = cut(schedule(10_000, leaf=500))
+    (segment,) = cut_shards(schedule(10_000, leaf=500))
     assert len(segment) == 11
     assert max(shard.count for shard in segment) * 1001 <= CALLS_PER_SHARD
 
 
 def test_small_runs_are_not_cut():
-    (segment,) = cut(schedule(100))
+    (segment,) = cut_shards(schedule(100))
     assert [(shard.first, shard.count) for shard in segment] == [(0, 100)]
 
 
 def test_an_override_cuts_finer_but_never_below_one_draw():
-    (segment,) = cut(schedule(10), shards=4)
+    (segment,) = cut_shards(schedule(10), shards=4)
     assert [shard.count for shard in segment] == [3, 3, 3, 1]
-    (segment,) = cut(schedule(3), shards=8)
+    (segment,) = cut_shards(schedule(3), shards=8)
     assert [shard.count for shard in segment] == [1, 1, 1]
 
 
@@ -84,4 +84,4 @@ def test_a_number_of_shards_below_one_is_refused():
     with pytest.raises(
         InvalidInput, match="shards must be a whole number of at least 1, got 0"
     ):
-        cut(schedule(10), shards=0)
+        cut_shards(schedule(10), shards=0)

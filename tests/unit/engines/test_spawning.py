@@ -16,7 +16,7 @@ from smoothcruiser.engines.pools.spawning import (
     forget_safe_path,
     outside_folder,
 )
-from smoothcruiser.errors import InvalidInput, said
+from smoothcruiser.errors import InvalidInput, describe_error
 
 SCRIPT = """
 import os, sys
@@ -79,7 +79,7 @@ def test_an_error_that_cannot_be_printed_is_named():
         def __str__(self):
             raise RuntimeError
 
-    assert said(Mute()) == "Mute"
+    assert describe_error(Mute()) == "Mute"
 
 
 @pytest.mark.parametrize("address", ["", " ", "inproc://x"])

@@ -16,7 +16,7 @@ from smoothcruiser.exact import elimination, elimination_kernel, solve
 from smoothcruiser.exact.elimination import NarrowOrder
 from smoothcruiser.exact.loops import Packed
 from smoothcruiser.exact.model import prepare
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.operators import CustomOperator, Max, Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
@@ -318,7 +318,9 @@ def test_the_order_does_not_depend_on_how_states_are_numbered() -> None:
     """A ring of moves by at most 3: levels of 6 states, edges within two of them."""
     matrix = ring(200, 0.9).P.sum(axis=1) > 0
     order, place = np.empty(200, np.int64), np.empty(200, np.int64)
-    half = compiled(elimination_kernel.level_order)(*edges(matrix), order, place)
+    half = compile_function(elimination_kernel.level_order)(
+        *edges(matrix), order, place
+    )
     assert np.array_equal(np.sort(order), np.arange(200))
     assert np.array_equal(place[order], np.arange(200))
     row, column = np.nonzero(matrix)
@@ -329,14 +331,17 @@ def test_the_order_does_not_depend_on_how_states_are_numbered() -> None:
 def test_parts_that_are_not_joined_have_an_order_too() -> None:
     matrix = np.kron(np.eye(5), np.ones((2, 2))) > 0
     order, place = np.empty(10, np.int64), np.empty(10, np.int64)
-    assert compiled(elimination_kernel.level_order)(*edges(matrix), order, place) == 1
+    assert (
+        compile_function(elimination_kernel.level_order)(*edges(matrix), order, place)
+        == 1
+    )
     assert np.array_equal(np.sort(order), np.arange(10))
 
 
 def test_wide_levels_end_the_search() -> None:
     star = np.zeros((50, 50), bool)
     star[0, :], star[:, 0] = True, True
-    widest = compiled(elimination_kernel.widest_level)
+    widest = compile_function(elimination_kernel.widest_level)
     assert widest(*edges(star), 10) == 49
     assert widest(*edges(np.eye(50, k=1) + np.eye(50, k=-1) > 0), 10) == 1
 
@@ -372,7 +377,7 @@ def test_settling_is_a_sweep_in_place_for_both_players() -> None:
     m, _, _ = prepare(world.problem(), world.problem().tables)
     order = np.random.default_rng(1).permutation(80)
     found, truth = np.linspace(0.0, 1.0, 80), np.linspace(0.0, 1.0, 80)
-    compiled(elimination_kernel.settle)(m, order[::-1].copy(), found, 1)
+    compile_function(elimination_kernel.settle)(m, order[::-1].copy(), found, 1)
     for s in order[~world.terminal[order]]:
         q = (world.R[s] + 0.9 * world.P[s] @ truth)[world.legal[s]]
         truth[s] = q.max() if world.players[s] == 1 else q.min()

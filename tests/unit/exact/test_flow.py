@@ -15,7 +15,7 @@ from smoothcruiser.exact import flow, flow_kernel, solve
 from smoothcruiser.exact.loops import Packed
 from smoothcruiser.exact.model import prepare, room_for_policy
 from smoothcruiser.exact.watch import Watch
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 
 pytestmark = pytest.mark.compiles
 
@@ -134,11 +134,11 @@ def test_the_potential_is_the_best_reward_discounted_by_its_distance() -> None:
     R[2] = 1.0
     m, _, _ = prepare(*_both(walk(line(6), R, 0.5)))
     v = np.empty(6)
-    assert compiled(flow_kernel.potential)(m, np.arange(6), v, 3) == 1
+    assert compile_function(flow_kernel.potential)(m, np.arange(6), v, 3) == 1
     assert v == pytest.approx([0.5, 1.0, 2.0, 1.0, 0.5, 0.25])
     R[5] = 1.0
     m, _, _ = prepare(*_both(walk(line(6), R, 0.5)))
-    assert compiled(flow_kernel.potential)(m, np.arange(6), v, 3) == 2
+    assert compile_function(flow_kernel.potential)(m, np.arange(6), v, 3) == 2
 
 
 def test_improving_is_a_sweep_in_place_in_the_new_order() -> None:
@@ -148,7 +148,7 @@ def test_improving_is_a_sweep_in_place_in_the_new_order() -> None:
     guess = np.random.default_rng(1).random(80)
     steps = flow.FlowSteps(m, guess)
     order = np.argsort(-guess)
-    change = compiled(flow_kernel.improve)(steps.model, steps.x, steps.room)
+    change = compile_function(flow_kernel.improve)(steps.model, steps.x, steps.room)
     truth, choice = guess.copy(), np.zeros(80, int)
     for s in order[~world.terminal[order]]:
         q = np.where(world.legal[s], world.R[s] + 0.9 * world.P[s] @ truth, -np.inf)
@@ -163,7 +163,7 @@ def test_improving_is_a_sweep_in_place_in_the_new_order() -> None:
     )
     assert packed.toarray() == pytest.approx(rows[order][:, order])
     later = np.triu(packed.toarray(), 1).sum() / packed.sum()
-    assert compiled(flow_kernel.against)(steps.room) == pytest.approx(later)
+    assert compile_function(flow_kernel.against)(steps.room) == pytest.approx(later)
 
 
 def test_mass_settles_and_one_constant_finds_a_recurrent_value() -> None:
@@ -177,13 +177,13 @@ def test_mass_settles_and_one_constant_finds_a_recurrent_value() -> None:
         np.array([3.0, 0.0, 1.0, 5.0]),
     )
     mass, visits = np.full(4, 0.25), np.empty(4)
-    compiled(flow_kernel.follow)(packed, mass, visits, 60)
+    compile_function(flow_kernel.follow)(packed, mass, visits, 60)
     assert visits / visits.sum() == pytest.approx([0.2, 0.4, 0.4, 0.0], abs=1e-3)
     truth = np.linalg.solve(np.eye(4) - gamma * P, packed.income)
     x = np.zeros(4)
-    compiled(flow_kernel.relax)(packed, visits, x, 1, 30)
+    compile_function(flow_kernel.relax)(packed, visits, x, 1, 30)
     assert x == pytest.approx(truth, rel=1e-3)
-    compiled(flow_kernel.relax)(packed, visits, x, 10, 30)
+    compile_function(flow_kernel.relax)(packed, visits, x, 10, 30)
     assert x == pytest.approx(truth, rel=1e-9)
 
 

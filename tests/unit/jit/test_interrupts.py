@@ -10,8 +10,8 @@ import pytest
 
 from smoothcruiser.jit.interrupts import (
     SAME_SECONDS,
-    held,
     stoppable,
+    stoppable_run,
     tell_at_the_end,
     unbroken,
 )
@@ -136,23 +136,23 @@ def test_other_threads_are_left_alone():
 
 
 def test_a_held_run_reads_a_stop_and_is_broken_off_only_where_it_is_open():
-    with held() as hold:
+    with stoppable_run() as hold:
         signal.raise_signal(signal.SIGINT)
         assert hold.came
         with pytest.raises(KeyboardInterrupt), hold.opened():
             raise AssertionError("what follows a stop does not begin")
-    with held() as hold:
+    with stoppable_run() as hold:
         with pytest.raises(KeyboardInterrupt), hold.opened():
             signal.raise_signal(signal.SIGINT)
         assert hold.came
-        with held() as inner:  # one run: the inner one has been stopped too
+        with stoppable_run() as inner:  # one run: the inner one has been stopped too
             assert inner is hold
 
 
 def test_the_second_stop_of_a_notebook_ends_a_run_that_is_not_open(monkeypatch):
     """A kernel must not end, so it is an exception, wherever the run is."""
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
-    with held() as hold:
+    with stoppable_run() as hold:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)  # at once: the same press
         hold.when -= 2.0 * SAME_SECONDS
@@ -166,7 +166,7 @@ def test_a_users_handler_that_raises_asks_a_held_run_to_stop():
 
     before = signal.signal(signal.SIGINT, handler)
     try:
-        with held() as hold:
+        with stoppable_run() as hold:
             signal.raise_signal(signal.SIGINT)
             assert hold.came
         assert signal.getsignal(signal.SIGINT) is handler
@@ -182,7 +182,7 @@ def _broken_by(hold):
 
 def test_what_a_stop_breaks_in_the_users_code_is_a_stop():
     """Ctrl-C reaches a simulator's own processes too, and its step fails."""
-    with held() as hold:
+    with stoppable_run() as hold:
         with pytest.raises(KeyboardInterrupt):
             _broken_by(hold)
         hold.came = False
@@ -201,9 +201,9 @@ def test_an_import_is_not_broken_off():
     done = []
     with pytest.raises(KeyboardInterrupt):
         _pressed_in_an_import(done)
-    with held() as hold:
+    with stoppable_run() as hold:
         _pressed_in_an_import(done)
         assert hold.came
-    with held() as hold, pytest.raises(KeyboardInterrupt), hold.opened():
+    with stoppable_run() as hold, pytest.raises(KeyboardInterrupt), hold.opened():
         _pressed_in_an_import(done)
     assert done == ["whole"] * 3

@@ -15,7 +15,7 @@ from numba import njit
 
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.jit import build as jit
-from smoothcruiser.jit.build import compiled, is_compiled, source_fingerprint
+from smoothcruiser.jit.build import compile_function, is_compiled, source_fingerprint
 from smoothcruiser.operators import dispatch as operators
 
 pytestmark = pytest.mark.compiles
@@ -29,9 +29,9 @@ def test_is_compiled_tells_dispatchers_from_functions():
 
 
 def test_the_same_function_is_built_once():
-    first = compiled(operators.entropy_value)
-    assert compiled(operators.entropy_value) is first
-    assert compiled(first) is first
+    first = compile_function(operators.entropy_value)
+    assert compile_function(operators.entropy_value) is first
+    assert compile_function(first) is first
 
 
 @pytest.mark.parametrize("code", range(5))
@@ -39,7 +39,7 @@ def test_operators_have_the_same_bits_compiled(code):
     """Value, gradient and both, over sizes 1 to 6 and temperatures from 0.01 to 100."""
     draw = random.Random(code)
     value, gradient, both = (
-        compiled(f)
+        compile_function(f)
         for f in (
             operators.builtin_value,
             operators.builtin_gradient,
@@ -81,11 +81,11 @@ def test_a_replacement_reaches_inner_calls_and_is_not_confused_with_another():
 
     flag = np.zeros(1, np.int64)
     for step, reward in ((seven, 7.0), (eight, 8.0), (seven, 7.0)):
-        leaf = compiled(kernel.leaf_total, LEAF=step)
+        leaf = compile_function(kernel.leaf_total, LEAF=step)
         total, status = leaf((), 0, 0, 3, 0.5, 0.0, 10.0, stream(0), flag.ctypes.data)
         assert (total, status) == (3 * (reward + 0.5), kernel.DONE)
         assert leaf.stats.cache_path is None
-    assert compiled(kernel.leaf_total, LEAF=seven) is compiled(
+    assert compile_function(kernel.leaf_total, LEAF=seven) is compile_function(
         kernel.leaf_total, LEAF=seven
     )
 

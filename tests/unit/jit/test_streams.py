@@ -15,7 +15,7 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from smoothcruiser.jit.interrupts import held
+from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.jit.streams import compile_unbroken, from_words, stream
 
 pytestmark = pytest.mark.compiles
@@ -240,7 +240,7 @@ def test_nothing_breaks_off_what_a_method_compiles():
 
     law, seen = compile_unbroken(one_more), []
     build = law._compiler.compile
-    with held() as hold:
+    with stoppable_run() as hold:
 
         def noted(*given):
             seen.append(hold.open)

@@ -12,7 +12,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.jit import interrupts
-from smoothcruiser.jit.interrupts import TimeIsUp, hear, heard
+from smoothcruiser.jit.interrupts import TimeIsUp, count_stop, current_stops
 from smoothcruiser.methods import fitting
 from smoothcruiser.methods.joint import combine_estimates
 from smoothcruiser.methods.portfolio import _Judge
@@ -111,11 +111,11 @@ def test_ctrl_c_in_the_look_ends_all_states() -> None:
 
 
 def test_a_call_that_the_clock_ends_is_no_ctrl_c() -> None:
-    before = heard()
-    hear(TimeIsUp())
-    assert heard() == before
-    hear(KeyboardInterrupt())
-    assert heard() == before + 1
+    before = current_stops()
+    count_stop(TimeIsUp())
+    assert current_stops() == before
+    count_stop(KeyboardInterrupt())
+    assert current_stops() == before + 1
 
 
 @pytest.mark.parametrize("in_round", [False, True])

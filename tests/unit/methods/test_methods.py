@@ -10,7 +10,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.methods import METHODS, resolve
-from smoothcruiser.methods.base import Forecast, prepared
+from smoothcruiser.methods.base import Forecast, prepare_answer
 from smoothcruiser.query import DEFAULTS, KEYWORDS, Query
 
 NAMES = [
@@ -267,7 +267,9 @@ def test_a_forecast_shows_itself():
     forecast = Forecast("uct", 12, "twelve calls")
     assert str(forecast) == "twelve calls"
     assert forecast.to_dict()["num_calls"] == 12
-    assert prepared(METHODS["uct"], Query.of(known())).explanation.num_calls == 10**6
+    assert (
+        prepare_answer(METHODS["uct"], Query.of(known())).explanation.num_calls == 10**6
+    )
 
 
 def test_a_terminal_start_still_has_its_schedule_explained():

@@ -11,7 +11,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.methods.relaxing import PreparedRelaxation, with_operator
 from smoothcruiser.query import Query
-from smoothcruiser.schedule.relaxation import q_band, relaxed, value_band
+from smoothcruiser.schedule.relaxation import q_band, relax_through, value_band
 
 RELAX = {"method": "smoothcruiser", "options": {"relax": "entropy"}}
 WORLD = "garnet:states=6,actions=2,seed=3"
@@ -20,7 +20,9 @@ WORLD = "garnet:states=6,actions=2,seed=3"
 def forced(problem, operator, epsilon, *, target="q_values", delta=0.1, seed=0):
     """The answer about V_0 through ``operator``, which the price would not choose."""
     plain = with_operator(problem, sc.Max())
-    plan = relaxed(plain.facts, operator, epsilon=epsilon, delta=delta, target=target)
+    plan = relax_through(
+        plain.facts, operator, epsilon=epsilon, delta=delta, target=target
+    )
     query = Query.of(plain, 0, epsilon=epsilon, delta=delta, target=target, seed=seed)
     method = sc.SmoothCruiser(relax=operator.name)
     return PreparedRelaxation(method=method, query=query, explanation=plan).run()

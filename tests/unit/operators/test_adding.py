@@ -3,10 +3,10 @@
 Broken on purpose: the built-in ``sum`` of Python 3.12 and later, or ``math.fsum``, gives 2.
 """
 
-from smoothcruiser.operators.adding import added
+from smoothcruiser.operators.adding import sum_in_order
 
 
 def test_each_number_is_rounded_as_it_is_added():
-    assert added([1.0, 1e100, 1.0, -1e100]) == 0.0
-    assert added([0.1] * 10) == 0.9999999999999999
-    assert added([]) == 0.0
+    assert sum_in_order([1.0, 1e100, 1.0, -1e100]) == 0.0
+    assert sum_in_order([0.1] * 10) == 0.9999999999999999
+    assert sum_in_order([]) == 0.0

@@ -12,7 +12,7 @@ from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp, softmax
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.operators import (
     KL,
     CustomOperator,
@@ -198,7 +198,10 @@ def test_square_root_level_against_a_root_finder(temperature: float) -> None:
 @pytest.mark.compiles
 @pytest.mark.parametrize("operator", BUILT_IN, ids=str)
 def test_python_and_compiled_return_the_same_bits(operator: Operator) -> None:
-    value, gradient = compiled(builtin_value), compiled(builtin_gradient)
+    value, gradient = (
+        compile_function(builtin_value),
+        compile_function(builtin_gradient),
+    )
     rng = np.random.default_rng(3)
     w = operator.weights(3)
     for scale in (1e-6, 1.0, 1e3):

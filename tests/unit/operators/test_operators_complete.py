@@ -16,7 +16,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.cli import options
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.operators import OPERATORS, Operator, TemperedOperator, dispatch
 from smoothcruiser.operators.base import OWN
 from smoothcruiser.theory import noise
@@ -83,7 +83,10 @@ def test_dispatch_calls_the_operators_own_functions(operator, k):
     w, zeros = operator.weights(k), [0.0] * k
     names = ("value", "gradient", "both", "omega", "blind")
     plain = [getattr(dispatch, f"builtin_{name}") for name in names]
-    for value, gradient, both, omega, blind in (plain, [compiled(f) for f in plain]):
+    for value, gradient, both, omega, blind in (
+        plain,
+        [compile_function(f) for f in plain],
+    ):
         for q in points(k):
             policy = operator.gradient(q, weights=w)
             out, fused, start = np.zeros(k), np.zeros(k), np.zeros(k)

@@ -18,8 +18,8 @@ from smoothcruiser.problem.wary_actions import (
     NamedAction,
     WaryAction,
     call_warily,
+    make_wary,
     takes_wary,
-    wary,
 )
 
 Side = IntEnum("Side", ["LEFT", "RIGHT"], start=0)
@@ -72,7 +72,7 @@ def world(step, **changes):
 
 def called(function):
     problem = world(lambda s, a, rng: (0.0, s), num_actions=None, actions=["up", "go"])
-    return call_warily(function, 0, wary(problem, 1))
+    return call_warily(function, 0, make_wary(problem, 1))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_name_from_the_state_is_no_mistake(state):
             state = state["last"] if isinstance(state, dict) else state[0]
         return state
 
-    action = wary(world(lambda s, a, rng: (0.0, s)), 1)
+    action = make_wary(world(lambda s, a, rng: (0.0, s)), 1)
     assert call_warily(lambda s, a: a == first(s), state, action) is False
     with pytest.raises(NamedAction):  # written in the code, whatever the state holds
         call_warily(lambda s, a: a == "start", state, action)

@@ -19,7 +19,13 @@ import smoothcruiser as sc
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.cli.reproduce import QUICK, reproduce_into
 from smoothcruiser.comparison import compare
-from smoothcruiser.progress import Progress, added, part, read, time_left
+from smoothcruiser.progress import (
+    Progress,
+    add_earlier_work,
+    progress_callback,
+    skip_last_report,
+    time_left,
+)
 from smoothcruiser.progress.bar import Bar
 from smoothcruiser.tree.tree import Tree
 
@@ -346,7 +352,7 @@ def test_a_progress_object_may_have_any_attributes() -> None:
 
 
 def test_silence() -> None:
-    assert read(None) is read(False) is None
+    assert progress_callback(None) is progress_callback(False) is None
     assert sc.plan(KNOWN, progress=False).value == sc.plan(KNOWN).value
 
 
@@ -408,7 +414,7 @@ def test_stores_are_logged(caplog: Any, tmp_path: Any) -> None:
 def test_reports_of_parts() -> None:
     seen: list[Progress] = []
     one = Progress(calls=5, seconds=1.0, price=10, interval=(0.0, 1.0))
-    told = added(part(seen.append), 3, 2.0)
+    told = add_earlier_work(skip_last_report(seen.append), 3, 2.0)
     assert told is not None
     told(one)
     told(Progress(phase="done", calls=9, seconds=1.0))

@@ -10,7 +10,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.schedule.alternatives import (
     _round_up,
-    offers,
+    list_alternatives,
     payable_epsilon,
     payable_temperature,
 )
@@ -34,7 +34,9 @@ def problem(discount: float, operator: sc.Operator, num_actions: int = 2) -> sc.
 def refusal(asked: sc.MDP, budget: int, **promise: object) -> str:
     """What is offered for the calls of a budget that remain beside the inspections."""
     schedule = sc.explain(asked, **promise)
-    return "\n".join(offers(asked.facts, schedule, budget - asked.inspection_calls))
+    return "\n".join(
+        list_alternatives(asked.facts, schedule, budget - asked.inspection_calls)
+    )
 
 
 PROMISE = {"epsilon": 0.01, "delta": 0.1, "method": "smoothcruiser"}

@@ -13,7 +13,12 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.reproduce.full import repeat
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.relaxation import relax, relaxed, step_band, value_band
+from smoothcruiser.schedule.relaxation import (
+    relax,
+    relax_through,
+    step_band,
+    value_band,
+)
 
 OPERATORS = [
     sc.Entropy(0.4),
@@ -105,7 +110,7 @@ def test_a_plan_for_v_0_through_lambda_keeps_its_promise():
         unit = value_band(replace(problem.facts, operator=sc.Entropy(1.0)), 1)
         # half the width is half of epsilon
         operator = sc.Entropy(epsilon / (unit[1] - unit[0]))
-        plan = relaxed(
+        plan = relax_through(
             problem.facts, operator, epsilon=epsilon, delta=0.1, target="q_values"
         )
         assert plan.sampling_epsilon == pytest.approx(0.5 * epsilon)
@@ -166,7 +171,7 @@ def test_relaxing_never_beats_plain_max_by_more_than_the_compilers_slack():
 def test_what_cannot_be_relaxed_is_refused():
     facts = Facts(2, 2, 0.2, sc.Max(), (0.0, 1.0))
     with pytest.raises(InvalidInput, match="may move the value"):
-        relaxed(facts, sc.Entropy(1.0), epsilon=0.1, delta=0.1)
+        relax_through(facts, sc.Entropy(1.0), epsilon=0.1, delta=0.1)
     with pytest.raises(InvalidInput, match="one of Entropy"):
         relax(facts, epsilon=0.1, delta=0.1, family=sc.Max)
     with pytest.raises(InvalidInput, match="epsilon"):

@@ -14,7 +14,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.schedule.level_moments import level_moments
-from smoothcruiser.schedule.numbers import bounds, compact, counts, percent, short
+from smoothcruiser.schedule.numbers import bounds, compact, count_noun, percent, short
 from smoothcruiser.schedule.paper import paper_schedule
 from smoothcruiser.schedule.schedule import Kind, own_calls, root_calls
 from smoothcruiser.schedule.text import picture, plan_lines
@@ -181,7 +181,7 @@ def test_counts_are_short_and_right() -> None:
 
 
 def test_counts_agree_with_their_noun() -> None:
-    found = [counts(count, "state") for count in (0, 1, 2, 2500)]
+    found = [count_noun(count, "state") for count in (0, 1, 2, 2500)]
     assert found == ["0 states", "1 state", "2 states", "2,500 states"]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.scores import BINS, WHOLE
-from smoothcruiser.engines.shards import Partial, Shard, cut
+from smoothcruiser.engines.shards import Partial, Shard, cut_shards
 from smoothcruiser.engines.stopping import stopping_rule
 from smoothcruiser.methods.running import store_record
 from smoothcruiser.problem.fingerprint import fingerprint
@@ -107,7 +107,7 @@ def test_a_histogram_has_to_be_one_of_the_samples() -> None:
     schedule = sc.explain(
         sc.make("garnet", discount=0.5, temperature=1.0), epsilon="10%", delta=0.1
     )
-    rule, shard = stopping_rule(schedule), cut(schedule)[0][0]
+    rule, shard = stopping_rule(schedule), cut_shards(schedule)[0][0]
     per_sample = 1 + schedule.level_calls[schedule.root.child]
     bins = [0] * (BINS + 1)
     bins[BINS // 2] = shard.count * WHOLE
@@ -165,7 +165,7 @@ def test_a_randomized_run_is_kept_stopped_and_resumed(tmp_path: Path) -> None:
 def test_a_score_has_to_be_one_of_the_samples() -> None:
     """Law: |sum of psi(alpha d)| is at most alpha times the root of n sum of d^2."""
     _, schedule = randomized()
-    rule, shard = stopping_rule(schedule), cut(schedule)[0][0]
+    rule, shard = stopping_rule(schedule), cut_shards(schedule)[0][0]
     alpha, n = rule.promise.moment.alpha, shard.count
     fair = Partial(n, 0.5 * n, 0.5 * n, 7 * n, (0.3 * n * alpha,))
     check_parts(rule, None, [0], {(0, 0): fair})

@@ -15,7 +15,7 @@ from smoothcruiser.methods.pricing import least_of_search, seconds_of
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.query import Promise
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.numbers import about, power_of_ten
+from smoothcruiser.schedule.numbers import format_log_count, power_of_ten
 from smoothcruiser.schedule.reach import OutOfReach, OutOfTime, patience
 from smoothcruiser.schedule.verify import verify
 from smoothcruiser.theory.ground import ground
@@ -123,7 +123,7 @@ def test_prices_beyond_floats_have_words_and_no_seconds() -> None:
     assert seconds_of(problem, None, "smoothcruiser", 2 * 10**7) == pytest.approx(1.0)
     assert least_of_search(problem, Promise(epsilon=1e-308, delta=0.1)) > 10**299
     assert power_of_ten(8236.2 * math.log(10.0)) == "10^8,236"
-    assert about(8236.2 * math.log(10.0)) == "10^8,236"
+    assert format_log_count(8236.2 * math.log(10.0)) == "10^8,236"
     assert power_of_ten(math.log(46.0)) == "46"
 
 

@@ -178,10 +178,10 @@ def test_entropy_below_adds_up():
 
 def test_recommendations():
     x, n = [0.9, 0.8, 5.0], [10, 50, 0]
-    assert selection.recommended(rule(sc.UCT()), x, n, 3) == 1
+    assert selection.recommended_slot(rule(sc.UCT()), x, n, 3) == 1
     # never an action that was not tried
-    assert selection.recommended(rule(sc.MENTS()), x, n, 3) == 0
-    assert selection.recommended(rule(sc.BTS()), [1.0, 1.0], [3, 7], 2) == 1
+    assert selection.recommended_slot(rule(sc.MENTS()), x, n, 3) == 0
+    assert selection.recommended_slot(rule(sc.BTS()), [1.0, 1.0], [3, 7], 2) == 1
 
 
 @pytest.mark.parametrize(
@@ -204,13 +204,14 @@ def test_recommendations():
     ],
 )
 def test_ties_between_recommendations(method, x, n, action):
-    assert selection.recommended(rule(method), x, n, len(x)) == action
+    assert selection.recommended_slot(rule(method), x, n, len(x)) == action
 
 
 def test_drawn_follows_the_probabilities():
     rng = stream(5)
     counts = np.bincount(
-        [selection.drawn([0.2, 0.0, 0.8], 3, rng) for _ in range(5000)], minlength=3
+        [selection.sample_slot([0.2, 0.0, 0.8], 3, rng) for _ in range(5000)],
+        minlength=3,
     )
     assert counts[1] == 0
     # five standard deviations

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, MissingExtra, said
+from smoothcruiser.errors import InvalidInput, MissingExtra, describe_error
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.declarations import DECLARATIONS
-from smoothcruiser.problem.names import own_options
+from smoothcruiser.problem.names import pop_own_options
 from smoothcruiser.problem.problem import Problem
 
 try:
@@ -90,7 +90,7 @@ def _read_reward_range(env: Any) -> tuple[float, float] | None:
     )
 
 
-def named(
+def build_by_name(
     text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
 ) -> Problem:
     """The problem of ``dm_env:module:Class``; other parameters go to the class."""
@@ -108,7 +108,7 @@ def build_problem(
     operator: Operator,
 ) -> Problem:
     """The problem of ``prefix:text,name=value,…``; ``build`` makes its environment."""
-    problem_options = own_options(parameters, OWN_OPTIONS)
+    problem_options = pop_own_options(parameters, OWN_OPTIONS)
     problem_options.setdefault("seed", 0)
     shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     env = build(text, parameters)
@@ -128,6 +128,6 @@ def _build_environment(text: str, parameters: dict[str, Any]) -> Any:
         return getattr(import_module(module_name), class_name)(**parameters)
     except Exception as error:
         raise InvalidInput(
-            f"{text} with {parameters} makes no environment: {said(error)}; name a "
+            f"{text} with {parameters} makes no environment: {describe_error(error)}; name a "
             "class or a function that returns one."
         ) from error

@@ -47,16 +47,16 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput, MissingExtra, SmoothcruiserError
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.arguments import check_keywords, shortened
+from smoothcruiser.problem.arguments import check_keywords, shorten_value
 from smoothcruiser.problem.declarations import (
     DECLARATIONS,
     Declarations,
-    chosen_or_named,
     declare,
-    merged,
-    taken,
+    merge_declarations,
+    pop_declarations,
+    split_actions,
 )
-from smoothcruiser.problem.names import own_options
+from smoothcruiser.problem.names import pop_own_options
 from smoothcruiser.problem.problem import MDP, Problem
 
 try:
@@ -167,7 +167,9 @@ def problem(
         "problem", more, (*EnvironmentOptions.__annotations__, *DECLARATIONS)
     )
     seed, name = more.get("seed"), more.get("name")
-    declarations = taken({k: v for k, v in more.items() if k in DECLARATIONS})
+    declarations = pop_declarations(
+        {k: v for k, v in more.items() if k in DECLARATIONS}
+    )
     action_choice, action_labels = _split_labels(env, declarations.pop("actions", None))
     env_actions = _list_actions(env, action_choice)
     facts: dict[str, Any] = {
@@ -191,7 +193,7 @@ def problem(
             reward=reward,
             access=access,
             seed=seed or 0,
-            **merged(facts, declarations),
+            **merge_declarations(facts, declarations),
         )
     starts_here = seed is None and has_reset(env)
     inner_env = env.unwrapped  # reading the spec of a wrapper would store it there
@@ -231,7 +233,7 @@ def problem(
     }
     if known_facts is not None:
         facts |= known_facts.declared
-    return MDP(oracle, **merged(facts, declarations))
+    return MDP(oracle, **merge_declarations(facts, declarations))
 
 
 def _env_name(env: Any) -> str:
@@ -249,14 +251,14 @@ def _key_of_states(oracle: EnvOracle) -> Any:
 OWN_OPTIONS = (*DECLARATIONS, "access", "seed", "call_seconds", "reward_range")
 
 
-def named(
+def build_by_name(
     text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
 ) -> Problem:
     """The problem of ``gym:text,name=value,…``; ``text`` is an id or ``module:Class``.
 
     Parameters that are not this adapter's own go to ``gymnasium.make``.
     """
-    problem_options = own_options(parameters, OWN_OPTIONS)
+    problem_options = pop_own_options(parameters, OWN_OPTIONS)
     env = _build_environment(text, parameters)
     problem_options.setdefault("seed", 0)
     shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
@@ -406,7 +408,7 @@ def _split_labels(env: Any, actions: Any) -> tuple[Any, tuple[str, ...] | None]:
     """The chosen actions, and their names where the user named all of them."""
     listed_spaces = gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete
     is_listed = isinstance(env.action_space, listed_spaces)
-    return chosen_or_named(actions) if is_listed else (actions, None)
+    return split_actions(actions) if is_listed else (actions, None)
 
 
 def _list_actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
@@ -462,7 +464,7 @@ def _check_action(space: Any, action: Any) -> Any:
         is_member = space.contains(action)
     if not is_member:
         raise InvalidInput(
-            f"actions= must list actions of {space}, got {shortened(action)}; drop it, "
+            f"actions= must list actions of {space}, got {shorten_value(action)}; drop it, "
             "or change it."
         )
     return env_action

@@ -37,7 +37,7 @@ from gymnasium import wrappers
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.generator import legacy
-from smoothcruiser.problem.arguments import shortened
+from smoothcruiser.problem.arguments import shorten_value
 
 # Gymnasium's own wrappers that change neither step nor reward; a time limit is not
 # part of a state
@@ -142,7 +142,7 @@ def reward_number(env: Any, reward: Any) -> float:
     if reward_array.size == 1 and reward_array.dtype.kind in "fiub":
         return float(reward_array.reshape(-1)[0])
     raise InvalidInput(
-        f"{title(env)} pays {shortened(reward)} for one step, and a planner needs one "
+        f"{title(env)} pays {shorten_value(reward)} for one step, and a planner needs one "
         "number; wrap it in an environment that adds up what counts."
     )
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from gymnasium.experimental.functional import FuncEnv
 
-from smoothcruiser.errors import InvalidInput, MissingExtra, said
+from smoothcruiser.errors import InvalidInput, MissingExtra, describe_error
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import MDP, Problem
@@ -176,7 +176,7 @@ def functional_problem(
     except Exception as error:
         raise InvalidInput(
             f"{class_name} cannot be stepped with a "
-            f"{'key' if rng_kind == JAX else 'Generator'} as rng ({said(error)}); give "
+            f"{'key' if rng_kind == JAX else 'Generator'} as rng ({describe_error(error)}); give "
             f"access='{JAX if rng_kind == NUMPY else NUMPY}', or a step of your own to "
             "MDP."
         ) from error

@@ -36,20 +36,20 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from smoothcruiser.adapters.gymnax.known import WHOLE, known_range, meanings, refuse
-from smoothcruiser.errors import InvalidInput, MissingExtra, said
+from smoothcruiser.errors import InvalidInput, MissingExtra, describe_error
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import (
     check_keywords,
     check_seed,
-    popped_range,
-    shortened,
+    pop_reward_range,
+    shorten_value,
 )
 from smoothcruiser.problem.declarations import (
     DECLARATIONS,
     Declarations,
-    chosen_or_named,
-    merged,
-    taken,
+    merge_declarations,
+    pop_declarations,
+    split_actions,
 )
 from smoothcruiser.problem.problem import MDP, Problem
 
@@ -59,7 +59,7 @@ try:
     import jax.numpy as jnp
 
     from smoothcruiser.problem.batched.jax import precise
-    from smoothcruiser.problem.batched.trees import JaxWorld, held
+    from smoothcruiser.problem.batched.trees import JaxWorld, environment_parameters
     from smoothcruiser.problem.batched.worlds import rows_of
 except ImportError as error:
     raise MissingExtra(
@@ -124,7 +124,9 @@ def problem(
         ``problem(*gymnax.make("CartPole-v1"), discount=0.9, operator=sc.Max())``
     """
     check_keywords("problem", more, (*GymnaxOptions.__annotations__, *DECLARATIONS))
-    declarations = taken({k: v for k, v in more.items() if k in DECLARATIONS})
+    declarations = pop_declarations(
+        {k: v for k, v in more.items() if k in DECLARATIONS}
+    )
     actions = declarations.pop("actions", None)
     x64, has_limit = more.get("x64", False), more.get("time_limit", True)
     for flag_name, flag_value in (("x64", x64), ("time_limit", has_limit)):
@@ -152,7 +154,7 @@ def problem(
     with precise(x64):
         action_choice, action_labels = actions, None
         if hasattr(env.action_space(params), "n"):
-            action_choice, action_labels = chosen_or_named(actions)
+            action_choice, action_labels = split_actions(actions)
         env_actions = _list_actions(env, params, action_choice)
         reward_bounds = more.get("reward_range") or known_range(
             known_name, env, params, env_actions
@@ -185,10 +187,10 @@ def problem(
         "name": problem_name,
         **oracle.companions(),
     }
-    return MDP(oracle, **merged(facts, declarations))
+    return MDP(oracle, **merge_declarations(facts, declarations))
 
 
-def named(
+def build_by_name(
     text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
 ) -> Problem:
     """The problem of ``gymnax:text,name=value,…``.
@@ -200,7 +202,7 @@ def named(
     problem_options: dict[str, Any] = {
         k: parameters.pop(k) for k in OWN_OPTIONS if k in parameters
     }
-    problem_options["reward_range"] = popped_range(parameters)
+    problem_options["reward_range"] = pop_reward_range(parameters)
     shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     with precise(problem_options.get("x64") is True):
         env, params = _build_environment(text, parameters)
@@ -241,7 +243,7 @@ def _build_environment(text: str, parameters: dict[str, Any]) -> tuple[Any, Any]
         raise
     except Exception as error:
         raise InvalidInput(
-            f"gymnax cannot make {text!r} with {parameters}: {said(error)}; "
+            f"gymnax cannot make {text!r} with {parameters}: {describe_error(error)}; "
             f"{_suggest_remedy(text, colon)}."
         ) from error
 
@@ -317,7 +319,7 @@ def _world(
         ends=(ENDED,),
         stands_for=(
             type(env),
-            held(env),
+            environment_parameters(env),
             str(param_structure),
             plain_params,
             action_table,
@@ -367,7 +369,7 @@ def _list_actions(env: Any, params: Any, choice: Any) -> list[Any]:
         ):
             raise InvalidInput(
                 f"actions= must list actions from 0 to {len(all_actions) - 1}, got "
-                f"{shortened(choice)}; leave it out for all of them."
+                f"{shorten_value(choice)}; leave it out for all of them."
             )
         return [int(x) for x in chosen_actions]
     lower_bound, upper_bound, shape = (
@@ -405,7 +407,7 @@ def _check_box_action(space: Any, action: Any) -> Any:
     except (TypeError, ValueError):
         pass
     raise InvalidInput(
-        f"actions= must list actions of {space!r}, got {shortened(action)}; drop it, "
+        f"actions= must list actions of {space!r}, got {shorten_value(action)}; drop it, "
         "or change it."
     )
 

@@ -43,8 +43,8 @@ from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.declarations import (
     DECLARATIONS,
     Declarations,
-    merged,
-    taken,
+    merge_declarations,
+    pop_declarations,
 )
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
@@ -278,7 +278,7 @@ def problem(
         9
     """
     check_keywords("problem", more, DECLARATIONS)
-    declarations = taken(dict(more))
+    declarations = pop_declarations(dict(more))
     horizon = declarations.get("horizon")
     if isinstance(game, str):
         game = _load_game(game, {})
@@ -349,10 +349,10 @@ def problem(
     elif merge != "auto":
         raise InvalidInput("key= and merge= both say what one state is; drop one.")
     declarations["horizon"] = horizon
-    return Game(oracle, **merged(facts, declarations))
+    return Game(oracle, **merge_declarations(facts, declarations))
 
 
-def named(
+def build_by_name(
     text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
 ) -> Problem:
     """The problem of ``openspiel:text,name=value,…``.

@@ -32,17 +32,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Unpack
 
-from smoothcruiser.errors import InvalidInput, MissingExtra, said
+from smoothcruiser.errors import InvalidInput, MissingExtra, describe_error
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.declarations import (
     DECLARATIONS,
     Declarations,
-    merged,
-    taken,
+    merge_declarations,
+    pop_declarations,
 )
-from smoothcruiser.problem.names import own_options
+from smoothcruiser.problem.names import pop_own_options
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
@@ -130,7 +130,9 @@ def problem(
         9
     """
     check_keywords("problem", more, (*GameOptions.__annotations__, *DECLARATIONS))
-    declarations = taken({k: v for k, v in more.items() if k in DECLARATIONS})
+    declarations = pop_declarations(
+        {k: v for k, v in more.items() if k in DECLARATIONS}
+    )
     bare_game = strip_wrappers(game)
     game_title, known_game = title_of(bare_game), look_up_game(bare_game)
     _refuse_hidden(bare_game, game_title, more.get("perfect_information"))
@@ -163,7 +165,7 @@ def problem(
         "call_seconds": more.get("call_seconds"),
         "name": more.get("name") or f"pettingzoo:{game_title}",
     }
-    return Game(oracle, **merged(facts, declarations))
+    return Game(oracle, **merge_declarations(facts, declarations))
 
 
 OWN_OPTIONS = (
@@ -176,7 +178,7 @@ OWN_OPTIONS = (
 )
 
 
-def named(
+def build_by_name(
     text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
 ) -> Problem:
     """The problem of ``pettingzoo:text,name=value,…``.
@@ -184,7 +186,7 @@ def named(
     ``text`` is a game of ``pettingzoo.classic`` or ``module:function``. Parameters that
     are not this adapter's own go to the game.
     """
-    problem_options = own_options(parameters, OWN_OPTIONS)
+    problem_options = pop_own_options(parameters, OWN_OPTIONS)
     problem_options.setdefault("seed", 0)
     shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     game = _build_game(text, parameters)
@@ -210,7 +212,7 @@ def _build_game(text: str, parameters: dict[str, Any]) -> Any:
     except ImportError as error:
         if not colon and getattr(error, "name", None) != module_name:
             raise MissingExtra(
-                f"{text} needs more than PettingZoo itself ({said(error)}): {EXTRA}."
+                f"{text} needs more than PettingZoo itself ({describe_error(error)}): {EXTRA}."
             ) from error
         raise _unknown_game(text) from error
     except AttributeError as error:
@@ -222,7 +224,7 @@ def _build_game(text: str, parameters: dict[str, Any]) -> Any:
         return factory(**parameters)
     except Exception as error:
         raise InvalidInput(
-            f"PettingZoo cannot make {text!r} with {parameters}: {said(error)}; check "
+            f"PettingZoo cannot make {text!r} with {parameters}: {describe_error(error)}; check "
             "its parameters."
         ) from error
 

@@ -30,14 +30,14 @@ from typing import Any, Unpack
 import numpy as np
 
 from smoothcruiser.adapters.pgx.known import GAMES, PgxGame, refuse, unknown
-from smoothcruiser.errors import InvalidInput, MissingExtra, said
+from smoothcruiser.errors import InvalidInput, MissingExtra, describe_error
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.arguments import check_keywords, check_seed, popped_range
+from smoothcruiser.problem.arguments import check_keywords, check_seed, pop_reward_range
 from smoothcruiser.problem.declarations import (
     DECLARATIONS,
     Declarations,
-    merged,
-    taken,
+    merge_declarations,
+    pop_declarations,
 )
 from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
@@ -48,7 +48,7 @@ try:
     import pgx
 
     from smoothcruiser.problem.batched.jax import precise
-    from smoothcruiser.problem.batched.trees import JaxWorld, held
+    from smoothcruiser.problem.batched.trees import JaxWorld, environment_parameters
     from smoothcruiser.problem.batched.worlds import rows_of
 except ImportError as error:
     raise MissingExtra(
@@ -100,7 +100,9 @@ def problem(
         ``problem(pgx.make("tic_tac_toe"), discount=1.0, operator=sc.Max())``
     """
     check_keywords("problem", more, (*PgxOptions.__annotations__, *DECLARATIONS))
-    declarations = taken({k: v for k, v in more.items() if k in DECLARATIONS})
+    declarations = pop_declarations(
+        {k: v for k, v in more.items() if k in DECLARATIONS}
+    )
     x64, seed = more.get("x64", False), more.get("seed", 0)
     if not isinstance(x64, bool):
         raise InvalidInput(f"x64 must be true or false, got {x64!r}.")
@@ -157,11 +159,11 @@ def problem(
         "actions": _action_labels(known_game, game_rows.world.num_actions),
         "name": problem_name,
     }
-    facts = merged(facts | companion_facts, declarations)
+    facts = merge_declarations(facts | companion_facts, declarations)
     return Game(game_rows, **facts) if num_players == 2 else MDP(game_rows, **facts)
 
 
-def named(
+def build_by_name(
     text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
 ) -> Problem:
     """The problem of ``pgx:text,name=value,…``; ``text`` is an id or ``module:Class``.
@@ -172,7 +174,7 @@ def named(
     problem_options: dict[str, Any] = {
         k: parameters.pop(k) for k in OWN_OPTIONS if k in parameters
     }
-    problem_options["reward_range"] = popped_range(parameters)
+    problem_options["reward_range"] = pop_reward_range(parameters)
     shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     with precise(problem_options.get("x64") is True):
         env = _build_game(text, parameters)
@@ -199,7 +201,7 @@ def _build_game(text: str, parameters: dict[str, Any]) -> Any:
         return pgx.make(text)
     except Exception as error:
         raise InvalidInput(
-            f"Pgx cannot make {text!r} with {parameters}: {said(error)}; its own "
+            f"Pgx cannot make {text!r} with {parameters}: {describe_error(error)}; its own "
             f"parameters here are {', '.join(OWN_OPTIONS)} and reward_range, and "
             "module:Class takes those of a class."
         ) from error
@@ -225,7 +227,7 @@ def _world(env: Any, title: str, paid_player: int, x64: bool) -> JaxWorld:
         except Exception as error:
             hint = "; drop x64=, which Pgx was not written for" if x64 else ""
             raise InvalidInput(
-                f"{title} cannot begin ({said(error)}){hint}."
+                f"{title} cannot begin ({describe_error(error)}){hint}."
             ) from error
     missing_fields = [
         field_name
@@ -245,7 +247,7 @@ def _world(env: Any, title: str, paid_player: int, x64: bool) -> JaxWorld:
         ends=ENDS,
         stands_for=(
             type(env),
-            held(env),
+            environment_parameters(env),
             str(getattr(env, "version", "")),
             paid_player,
             pgx,

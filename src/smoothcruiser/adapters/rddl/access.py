@@ -34,12 +34,12 @@ from smoothcruiser.adapters.rddl.reading import Instance, read_instance
 from smoothcruiser.adapters.rddl.repository import Texts, texts
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.arguments import check_keywords, shortened
+from smoothcruiser.problem.arguments import check_keywords, shorten_value
 from smoothcruiser.problem.declarations import (
     DECLARATIONS,
     Declarations,
-    merged,
-    taken,
+    merge_declarations,
+    pop_declarations,
 )
 from smoothcruiser.problem.problem import MDP, Problem
 
@@ -81,7 +81,7 @@ def problem(
     check_keywords("problem", more, DECLARATIONS)
     declared_options: dict[str, Any] = dict(more)
     horizon = declared_options.pop("horizon", "instance")
-    declarations = taken(declared_options)
+    declarations = pop_declarations(declared_options)
     oracle = oracle_of(texts(domain, instance), settings or Settings())
     rddl_instance = oracle.instance
     has_preconditions, has_ends = conditions_of(rddl_instance)
@@ -98,10 +98,10 @@ def problem(
         "outcomes": None if oracle.law is None else oracle.outcomes,
         "name": name or f"rddl:{rddl_instance.name}",
     }
-    return MDP(oracle, **merged(facts, declarations))
+    return MDP(oracle, **merge_declarations(facts, declarations))
 
 
-def named(
+def build_by_name(
     text: str,
     parameters: dict[str, Any],
     *,
@@ -118,7 +118,7 @@ def named(
     unknown_words = [word for word in parameters if word not in SETTINGS]
     if unknown_words:
         raise InvalidInput(
-            f"rddl: knows no parameter {shortened(unknown_words[0])}; it has instance, "
+            f"rddl: knows no parameter {shorten_value(unknown_words[0])}; it has instance, "
             f"{', '.join(SETTINGS)}, {', '.join(DECLARATIONS)}."
         )
     return problem(

@@ -19,7 +19,7 @@ from typing import Any
 from smoothcruiser.adapters.rddl.expressions import KINDS, Value
 from smoothcruiser.adapters.rddl.operations import Interval
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.arguments import shortened
+from smoothcruiser.problem.arguments import shorten_value
 
 State = tuple[Value, ...]
 
@@ -76,7 +76,7 @@ class Fluent:
             if isinstance(value, int | float) and math.isfinite(value):
                 return float(value)
         raise InvalidInput(
-            f"{self.label} must be {expected_text}, got {shortened(value)}."
+            f"{self.label} must be {expected_text}, got {shorten_value(value)}."
         )
 
 
@@ -111,7 +111,7 @@ def read_state(
         if unknown_labels:
             first_labels = ", ".join(list(fluents_by_label)[:8])
             raise InvalidInput(
-                f"No state fluent is called {shortened(unknown_labels[0])}; there are "
+                f"No state fluent is called {shorten_value(unknown_labels[0])}; there are "
                 f"{len(fluents_by_label)}: "
                 f"{first_labels}{', …' if len(fluents_by_label) > 8 else ''}."
             )
@@ -119,7 +119,7 @@ def read_state(
     if not isinstance(data, list | tuple) or len(data) != len(fluents):
         raise InvalidInput(
             f"A state is a list of {len(fluents)} values, or what differs from the "
-            f'defaults, as in {{"{fluents[0].label}": …}}, got {shortened(data)}.'
+            f'defaults, as in {{"{fluents[0].label}": …}}, got {shorten_value(data)}.'
         )
     state = tuple(f.parse_value(value) for f, value in zip(fluents, data, strict=True))
     for fluent, value, (lower_bound, upper_bound) in zip(

@@ -21,7 +21,7 @@ from smoothcruiser.adapters.rddl.operations import Interval
 from smoothcruiser.adapters.rddl.reading import LIBRARY, Instance, flatten_values
 from smoothcruiser.adapters.rddl.repository import Texts
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.arguments import is_whole, shortened
+from smoothcruiser.problem.arguments import is_whole, shorten_value
 from smoothcruiser.problem.declared import check_range
 
 ACCESS = ("auto", "translate", "interpret")
@@ -49,14 +49,14 @@ class Settings:
         if self.access not in ACCESS:
             raise InvalidInput(
                 f"access must be one of {', '.join(ACCESS)}, got "
-                f"{shortened(self.access)}."
+                f"{shorten_value(self.access)}."
             )
         for setting_name, smallest_count in (("max_actions", 1), ("max_outcomes", 0)):
             count = getattr(self, setting_name)
             if not is_whole(count) or count < smallest_count:
                 raise InvalidInput(
                     f"{setting_name} must be a whole number of at least "
-                    f"{smallest_count}, got {shortened(count)}."
+                    f"{smallest_count}, got {shorten_value(count)}."
                 )
         if self.reward_range is not None:
             check_range("reward_range", self.reward_range)

@@ -23,7 +23,7 @@ import numpy as np
 from smoothcruiser.adapters.rddl.expressions import KINDS
 from smoothcruiser.adapters.rddl.fluents import Fluent, State
 from smoothcruiser.adapters.rddl.repository import Texts
-from smoothcruiser.errors import InvalidInput, MissingExtra, said
+from smoothcruiser.errors import InvalidInput, MissingExtra, describe_error
 
 try:
     with redirect_stdout(StringIO()):  # pygame greets
@@ -171,7 +171,7 @@ def _join_texts(texts: Texts) -> str:
 
 def _first_line(error: Exception) -> str:
     """The first line of an error, without colours."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", said(error)).split("\n")[0][:300]
+    return re.sub(r"\x1b\[[0-9;]*m", "", describe_error(error)).split("\n")[0][:300]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput, MissingExtra
-from smoothcruiser.problem.arguments import shortened
+from smoothcruiser.problem.arguments import shorten_value
 
 try:
     import rddlrepository
@@ -86,7 +86,7 @@ def texts(domain: str, instance: Any) -> Texts:
     if folder is None:
         raise InvalidInput(
             "rddlrepository has no domain "
-            f"{shortened(domain)}{_suggest_domains(domain)}; your own files are "
+            f"{shorten_value(domain)}{_suggest_domains(domain)}; your own files are "
             "written rddl:domain.rddl,instance.rddl."
         )
     instance_numbers = instances(folder)
@@ -98,7 +98,7 @@ def texts(domain: str, instance: Any) -> Texts:
         fault = (
             "needs the number of an instance"
             if instance is None
-            else f"has no instance {shortened(instance)}"
+            else f"has no instance {shorten_value(instance)}"
         )
         raise InvalidInput(
             f"{domain} {fault}; it has {', '.join(instance_numbers)}, as in "
@@ -133,5 +133,5 @@ def _read_text(path: str) -> str:
         return Path(path).expanduser().read_text("utf-8", "replace")
     except OSError as error:
         raise InvalidInput(
-            f"The RDDL file {shortened(path)} cannot be read: {error}."
+            f"The RDDL file {shorten_value(path)} cannot be read: {error}."
         ) from error

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.adapter import register
-from smoothcruiser.problem.declarations import DECLARATIONS, declare, taken
+from smoothcruiser.problem.declarations import DECLARATIONS, declare, pop_declarations
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ class FileAdapter(ABC):
         """The problem of a file; parameters are the objective (``objective``)."""
         from smoothcruiser.adapters.verification.objective import problem_of
 
-        declarations = taken({k: parameters.pop(k) for k in WORDS if k in parameters})
+        declarations = pop_declarations(
+            {k: parameters.pop(k) for k in WORDS if k in parameters}
+        )
         if "horizon" in declarations:  # objectives call it bounded
             if "bounded" in parameters:
                 raise InvalidInput("horizon= and bounded= say the same; drop one.")

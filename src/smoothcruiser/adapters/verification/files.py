@@ -12,7 +12,7 @@ import zlib
 from lzma import LZMAError
 from pathlib import Path
 
-from smoothcruiser.errors import InvalidInput, said
+from smoothcruiser.errors import InvalidInput, describe_error
 
 # of a file, packed or unpacked: twenty million branches of a UMB file, and below the
 # memory of a user's machine
@@ -39,7 +39,7 @@ def find_file(text: str, prefix: str) -> Path:
         is_file, num_bytes = file_path.is_file(), file_path.stat().st_size
     except (OSError, ValueError, RuntimeError) as error:  # also a null byte, ~nobody
         raise InvalidInput(
-            f"{prefix}: cannot open {text!r} ({said(error)}); a path is relative to "
+            f"{prefix}: cannot open {text!r} ({describe_error(error)}); a path is relative to "
             "the current folder and holds no comma."
         ) from error
     if not is_file:
@@ -62,5 +62,5 @@ def check_size(file: str, num_bytes: int) -> None:
 def damage_error(file: str, error: BaseException) -> InvalidInput:
     """The error of a file that cannot be read to its end."""
     return InvalidInput(
-        f"{file} is damaged, or no file of this format: {said(error)}; write it again."
+        f"{file} is damaged, or no file of this format: {describe_error(error)}; write it again."
     )

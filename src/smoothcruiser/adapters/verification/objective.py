@@ -54,7 +54,7 @@ from smoothcruiser.problem.arguments import (
     check_keywords,
     is_number,
     is_whole,
-    shortened,
+    shorten_value,
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import (
@@ -231,13 +231,15 @@ def _objective(
             "none, so drop avoid= or total=."
         )
     if objective.opt not in OPTS:
-        raise InvalidInput(f"opt must be max or min, got {shortened(objective.opt)}.")
+        raise InvalidInput(
+            f"opt must be max or min, got {shorten_value(objective.opt)}."
+        )
     if objective.bounded is not None and not (
         is_whole(objective.bounded) and objective.bounded > 0
     ):
         raise InvalidInput(
             "bounded must be a number of steps of at least 1, got "
-            f"{shortened(objective.bounded)}."
+            f"{shorten_value(objective.bounded)}."
         )
     min_probability: Any = objective.min_probability
     if not (
@@ -247,7 +249,7 @@ def _objective(
         raise InvalidInput(
             "min_probability must be a number above 0 and at most 1, none, or model "
             "(the default: the smallest of the file), got "
-            f"{shortened(min_probability)}."
+            f"{shorten_value(min_probability)}."
         )
     return objective
 
@@ -297,7 +299,7 @@ def _initial(model: ExplicitModel, objective: Objective) -> int:
         ):
             raise InvalidInput(
                 f"initial must be a state from 0 to {model.num_states - 1}, got "
-                f"{shortened(objective.initial)}."
+                f"{shorten_value(objective.initial)}."
             )
         return int(objective.initial)
     if len(model.initial) != 1:
@@ -386,7 +388,7 @@ def _coalition(model: ExplicitModel, objective: Objective) -> set[int]:
             )
             raise InvalidInput(
                 f"coalition must name players of {model.file} by their numbers, 0 to "
-                f"{model.num_players - 1}{name_list}; got {shortened(named_player)}."
+                f"{model.num_players - 1}{name_list}; got {shorten_value(named_player)}."
             )
         members.add(int(player_number))
     return members

@@ -26,8 +26,8 @@ import numpy as np
 
 from smoothcruiser.adapters.verification.labels import NoCombination, combine_labels
 from smoothcruiser.adapters.verification.model import ExplicitModel
-from smoothcruiser.errors import InvalidInput, MissingExtra, said
-from smoothcruiser.problem.arguments import shortened
+from smoothcruiser.errors import InvalidInput, MissingExtra, describe_error
+from smoothcruiser.problem.arguments import shorten_value
 
 try:
     import stormpy
@@ -78,7 +78,9 @@ def read_model(
     except (InvalidInput, MemoryError):
         raise
     except Exception as error:  # Storm's errors are those of many C++ classes
-        raise InvalidInput(f"Storm cannot build {file}: {said(error)}.") from error
+        raise InvalidInput(
+            f"Storm cannot build {file}: {describe_error(error)}."
+        ) from error
     named_labels = {
         word: model.labels[label]
         for word, (label, _) in labels.items()
@@ -128,8 +130,8 @@ def _label(file: str, description: Any, word: str) -> tuple[str, list[Any]]:
         if _is_label_combination(word, known_labels):  # a shell took the quotes away
             return word, []
         raise InvalidInput(
-            f"{shortened(word)} is neither a label of {file} nor an expression over "
-            f"its variables ({said(error)})."
+            f"{shorten_value(word)} is neither a label of {file} nor an expression over "
+            f"its variables ({describe_error(error)})."
         ) from error
     return str(label_property.get_raw_formula().subformula.subformula), [label_property]
 

@@ -28,7 +28,7 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.jit.oracle import first_line
 from smoothcruiser.jit.streams import Stream, from_words, stream
-from smoothcruiser.problem.bounds import slack
+from smoothcruiser.problem.bounds import bounds_slack
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, is_fixed
 from smoothcruiser.schedule.schedule import Kind, Schedule
@@ -257,7 +257,7 @@ def plan_of(
         gap=facts.given_gap or 0.0,
         value_low=facts.value_hull()[0],
         value_high=facts.value_hull()[1],
-        slack=slack(facts),
+        slack=bounds_slack(facts),
         score=UNSCORED,
         score_half=0.0,
         score_scale=0.0,

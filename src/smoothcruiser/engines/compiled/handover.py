@@ -60,7 +60,7 @@ class Handover:
         self.built = self.build()
 
 
-def checked(build: Callable[[], Any], spoken: Any) -> Callable[[], Any]:
+def build_if_current(build: Callable[[], Any], spoken: Any) -> Callable[[], Any]:
     """``build``, or None if the user's functions have changed since ``spoken``.
 
     Machine code from the disk was not compiled in this process, so Numba would compile
@@ -127,7 +127,7 @@ def tier_choice() -> str:
     return tier_name
 
 
-def calling(spoken: Any, problem: Problem) -> Problem:
+def with_compiled_step(spoken: Any, problem: Problem) -> Problem:
     """The problem with a step that calls the function that came from the disk."""
     import numba
 

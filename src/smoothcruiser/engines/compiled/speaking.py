@@ -19,7 +19,7 @@ from smoothcruiser.problem.problem import Problem
 NAMES = ("oracle", "legal", "terminal", "player", "below", "above")
 
 
-def speak(problem: Problem, state: Any) -> UserFunctions | None:
+def compile_user_functions(problem: Problem, state: Any) -> UserFunctions | None:
     """All functions as one compiled function; None where there is no such form."""
     named_functions = zip(NAMES, functions_of(problem), strict=True)
     return _load_or_compile(
@@ -28,7 +28,7 @@ def speak(problem: Problem, state: Any) -> UserFunctions | None:
     )
 
 
-def speak_step(problem: Problem, state: Any) -> UserFunctions | None:
+def compile_user_step(problem: Problem, state: Any) -> UserFunctions | None:
     """The step alone; None where it has no such form."""
     return _load_or_compile({"oracle": problem.oracle}, state)
 

@@ -31,13 +31,13 @@ from smoothcruiser.engines.compiled.handover import (
     AUTO,
     INLINED,
     Builder,
-    calling,
-    checked,
+    build_if_current,
     pays,
     tier_choice,
+    with_compiled_step,
 )
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.jit.oracle import (
     bounds_parts,
     next_state_type,
@@ -148,7 +148,7 @@ class Tiers:
 
     def _ready_by_address(self) -> Tier | None:
         """The shared machine with the user's functions; None where it cannot run them."""
-        from smoothcruiser.engines.compiled.speaking import speak
+        from smoothcruiser.engines.compiled.speaking import compile_user_functions
         from smoothcruiser.jit import by_address
 
         with self.entry.lock:
@@ -156,14 +156,16 @@ class Tiers:
             if user_functions is None or (
                 user_functions and not user_functions.is_current()
             ):
-                self.entry.user_functions = speak(self.problem, self._state) or False
+                self.entry.user_functions = (
+                    compile_user_functions(self.problem, self._state) or False
+                )
         user_functions = self.entry.user_functions
         if user_functions is False:
             return None
-        machine = compiled(kernel.run_shard, nogil=True, **by_address.parts())
+        machine = compile_function(kernel.run_shard, nogil=True, **by_address.parts())
         root_words = user_functions.words(self._state)
         if user_functions.kept and user_functions.shown:
-            self.inspected_problem = calling(user_functions, self.problem)
+            self.inspected_problem = with_compiled_step(user_functions, self.problem)
 
         def data() -> tuple[Any, Any]:
             call_buffer = user_functions.buffer()
@@ -189,7 +191,7 @@ class Tiers:
         Builder(self._build).start()
 
     def _build(self) -> None:
-        tier = checked(self._make_inlined, self.entry.user_functions)()
+        tier = build_if_current(self._make_inlined, self.entry.user_functions)()
         if tier is not None:
             self.inlined, self.entry.is_built = tier, True
 
@@ -239,7 +241,9 @@ def _machine(problem: Problem, state: Any, plain: bool) -> tuple[Any, Any, Any, 
         machine_parts |= {"PLAIN": True}
     if problem.tables is not None:
         return (
-            compiled(kernel.run_shard, nogil=True, salt=cache_salt, **machine_parts),
+            compile_function(
+                kernel.run_shard, nogil=True, salt=cache_salt, **machine_parts
+            ),
             problem.tables.sampling,
             int(state),
             1,
@@ -269,7 +273,7 @@ def _machine(problem: Problem, state: Any, plain: bool) -> tuple[Any, Any, Any, 
             "KEEP": state_form.keep,
         }
         _machines[machine_key] = (
-            compiled(kernel.run_shard, nogil=True, **machine_parts),
+            compile_function(kernel.run_shard, nogil=True, **machine_parts),
             state_form.size,
         )
     machine, state_words = _machines[machine_key]

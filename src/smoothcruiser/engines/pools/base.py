@@ -68,7 +68,7 @@ class Pool(Protocol):
         """Whether ``ask`` would get an answer now."""
 
     @property
-    def abandoned(self) -> Sequence[Any]:
+    def abandoned_results(self) -> Sequence[Any]:
         """The results or errors of abandoned items, as far as they are known."""
 
     @property
@@ -105,7 +105,7 @@ class Futures(ABC):
     """A pool with its running items as futures."""
 
     stopped: bool = False
-    abandoned: Sequence[Any] = ()
+    abandoned_results: Sequence[Any] = ()
     reachable: bool = True
     stuck: int = 0
     # for items that are not needed any more, where workers are to serve another run

@@ -47,7 +47,7 @@ from smoothcruiser.engines.pools.dask_worker import (
     prove,
     run_item,
 )
-from smoothcruiser.errors import Interrupted, InvalidInput, WorkersLost, said
+from smoothcruiser.errors import Interrupted, InvalidInput, WorkersLost, describe_error
 from smoothcruiser.query import Compute
 
 COUNT_SECONDS = 1.0  # between two counts of the cluster's workers
@@ -381,7 +381,7 @@ class Dask(Futures):
         except ModuleNotFoundError as error:
             return missing_module(error.name)
         except Exception as error:
-            return other_library(f"a task cannot begin there ({said(error)})")
+            return other_library(f"a task cannot begin there ({describe_error(error)})")
 
     def _call_dask(self, function: Any, *arguments: Any, **options: Any) -> Any:
         """The result of a function of Dask; a lost scheduler raises one sentence."""

@@ -29,7 +29,7 @@ from smoothcruiser.engines.pools.spawning import (
     is_safe_path_set,
     outside_folder,
 )
-from smoothcruiser.errors import InvalidInput, MissingExtra, WorkersLost, said
+from smoothcruiser.errors import InvalidInput, MissingExtra, WorkersLost, describe_error
 from smoothcruiser.query import Compute
 
 EXTRA = "The dask executor needs {}: pip install 'smoothcruiser[dask]'."
@@ -134,7 +134,7 @@ def _security(compute: Compute) -> Any:
     except OSError as error:  # an SSLError is one
         raise InvalidInput(
             "The certificates for the scheduler cannot be read "
-            f"({said(error)}); give the PEM files of the CA, of a certificate and of "
+            f"({describe_error(error)}); give the PEM files of the CA, of a certificate and of "
             "its key: tls=(ca, cert, key)."
         ) from error
     if ssl_context is None and (compute.scheduler or "").startswith("tls://"):
@@ -197,7 +197,7 @@ class Connection:
             )
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise WorkersLost(
-                f"No Dask scheduler answers at {address!r} ({said(error)}); check the "
+                f"No Dask scheduler answers at {address!r} ({describe_error(error)}); check the "
                 "address given to scheduler=, and tls= if it asks for certificates."
             ) from error
         self.address = str(self.client.scheduler.address)

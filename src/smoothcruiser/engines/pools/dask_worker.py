@@ -28,7 +28,12 @@ import distributed
 from smoothcruiser.engines.first_shard import FirstShard
 from smoothcruiser.engines.pools.base import Build, Task
 from smoothcruiser.engines.versions import source_hashes, versions
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError, said
+from smoothcruiser.errors import (
+    InvalidInput,
+    OracleError,
+    SmoothcruiserError,
+    describe_error,
+)
 from smoothcruiser.problem.fingerprint import Fingerprint, fingerprint
 from smoothcruiser.problem.spec import from_spec
 
@@ -64,7 +69,7 @@ class Evidence:
             return cls(*library_evidence, UNKNOWN, "", missing_module(error.name))
         except (Exception, SystemExit) as error:
             failure = (
-                f"cannot rebuild the problem ({said(error)}). Put the same modules on "
+                f"cannot rebuild the problem ({describe_error(error)}). Put the same modules on "
                 "the worker, and restart it"
             )
             return cls(*library_evidence, UNKNOWN, "", failure)
@@ -185,7 +190,7 @@ def pack_build(build: Build, first_shard: FirstShard) -> bytes:
     except Exception as error:
         if spec is None:
             raise InvalidInput(
-                f"The problem cannot be sent to a cluster ({said(error)}); define "
+                f"The problem cannot be sent to a cluster ({describe_error(error)}); define "
                 "step, legal, terminal and player at the top of a module, or name the "
                 "problem as module:attribute (make)."
             ) from error
@@ -197,7 +202,7 @@ def pack_build(build: Build, first_shard: FirstShard) -> bytes:
         )
     except Exception as error:
         raise InvalidInput(
-            f"The state cannot be sent to a cluster ({said(error)}); use a state of "
+            f"The state cannot be sent to a cluster ({describe_error(error)}); use a state of "
             "plain data, or another executor."
         ) from error
 
@@ -231,7 +236,7 @@ def run_item(
         return Reply(address, expected, error=type(error)(str(error)))
     except (Exception, SystemExit) as error:
         failure = OracleError(
-            f"A task failed on a worker of the cluster: {said(error)}."
+            f"A task failed on a worker of the cluster: {describe_error(error)}."
         )
         return Reply(address, expected, error=failure)
 

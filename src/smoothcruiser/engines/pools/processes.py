@@ -51,7 +51,7 @@ from smoothcruiser.errors import (
     OracleError,
     SmoothcruiserError,
     WorkersLost,
-    said,
+    describe_error,
 )
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.problem import Problem
@@ -128,7 +128,7 @@ class Processes(Futures):
             raise self.pool.death() from error
         except OSError as error:  # too many of them, or a current folder that is gone
             raise WorkersLost(
-                f"A worker process cannot be started ({said(error)}); use fewer "
+                f"A worker process cannot be started ({describe_error(error)}); use fewer "
                 "workers, or executor='python', and start in a folder that exists."
             ) from error
 

@@ -28,7 +28,7 @@ class ThisThread:
     """A pool without workers: items run one by one in this thread."""
 
     stopped: bool = False
-    abandoned: Sequence[Any] = ()
+    abandoned_results: Sequence[Any] = ()
     reachable: bool = True
     stuck: int = 0
 
@@ -72,7 +72,7 @@ class Threads(Futures):
 
     def __init__(self, size: int, built: Any, interrupt: Interrupt) -> None:
         self.size, self.built, self.interrupt = size, built, interrupt
-        self.abandoned: list[Any] = []
+        self.abandoned_results: list[Any] = []
         self.orders: SimpleQueue[Any] = SimpleQueue()
         self.threads = [
             threading.Thread(
@@ -123,7 +123,7 @@ class Threads(Futures):
         self.stuck += len(stuck_futures)
         for future in finished_futures:
             error = future.exception()
-            self.abandoned.append(future.result() if error is None else error)
+            self.abandoned_results.append(future.result() if error is None else error)
 
     def stop(self) -> None:  # noqa: D102
         self.stopped = True

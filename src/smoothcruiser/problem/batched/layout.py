@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.errors import InvalidInput, described
+from smoothcruiser.errors import InvalidInput, describe_value
 
 SHOWN = 16  # numbers of one leaf that a ``repr`` shows
 
@@ -203,7 +203,7 @@ def _read_leaf(leaf: Leaf, given: Any) -> NDArray[Any]:
         return converted  # rounded to the environment's own floats
     if not is_exact or converted.shape != leaf.shape:
         raise InvalidInput(
-            f"{leaf.name} must be {_form_text(leaf)}, got {described(given)}; give "
+            f"{leaf.name} must be {_form_text(leaf)}, got {describe_value(given)}; give "
             "lists of such numbers."
         )
     return converted

@@ -224,7 +224,7 @@ def _path_words(node: Any, path: list[Any]) -> list[str]:
     return [str(path_word), *_path_words(child, other_steps)]
 
 
-def held(env: Any) -> dict[str, Any]:
+def environment_parameters(env: Any) -> dict[str, Any]:
     """The parameters of an environment, as plain data for a fingerprint.
 
     Arrays are read, and of other objects the type: two environments that differ deeper

@@ -32,9 +32,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError, said
+from smoothcruiser.errors import (
+    InvalidInput,
+    OracleError,
+    SmoothcruiserError,
+    describe_error,
+)
 from smoothcruiser.jit.streams import stream
-from smoothcruiser.problem.answers import at
+from smoothcruiser.problem.answers import at_pair
 from smoothcruiser.problem.batched import Answer, Backend, Batched, BatchedFunction
 from smoothcruiser.problem.batched.jax import JaxBackend, jax, jnp, precise
 from smoothcruiser.problem.batched.layout import RowLayout, RowState
@@ -89,7 +94,7 @@ class WorldBackend(JaxBackend):
 def not_a_number(world: JaxWorld, state: RowState, action: int) -> OracleError:
     """A step paid NaN."""
     return OracleError(
-        f"{world.title} paid NaN {at(state, action)}: {world.nan_means}."
+        f"{world.title} paid NaN {at_pair(state, action)}: {world.nan_means}."
     )
 
 
@@ -409,6 +414,6 @@ def rows_of(world: JaxWorld, seed: int, *, two_players: bool = False) -> WorldRo
         remedy = "drop x64=" if world.x64 else "fix it"
         raise InvalidInput(
             f"{world.title} cannot be stepped in {64 if world.x64 else 32} bits "
-            f"({said(error):.200}); {remedy}."
+            f"({describe_error(error):.200}); {remedy}."
         ) from error
     return oracle

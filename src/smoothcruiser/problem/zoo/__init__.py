@@ -17,8 +17,8 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.arguments import shortened
-from smoothcruiser.problem.declarations import declare, taken
+from smoothcruiser.problem.arguments import shorten_value
+from smoothcruiser.problem.declarations import declare, pop_declarations
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo.literature import (
@@ -34,7 +34,7 @@ from smoothcruiser.problem.zoo.sizes import NUMBER, check_memory, check_whole
 def chain(*, n: int = 5, **rest: Any) -> Problem:
     """Chain(n): left or right; reward 1 on the step n-2 -> n-1; the end loops."""
     n = check_whole("n", n, 2)
-    check_memory(f"n={shortened(n)}", 2 * n * (n + 1) * NUMBER)
+    check_memory(f"n={shorten_value(n)}", 2 * n * (n + 1) * NUMBER)
     P, R = np.zeros((n, 2, n)), np.zeros((n, 2))
     for s in range(n - 1):
         P[s, 0, max(s - 1, 0)] = 1.0
@@ -50,7 +50,7 @@ def gridworld(*, n: int = 5, **rest: Any) -> Problem:
     A wall fills column n//2, with a gap at row n//2.
     """
     n = check_whole("n", n, 3)
-    check_memory(f"n={shortened(n)}", 2 * 4 * n**4 * NUMBER)
+    check_memory(f"n={shorten_value(n)}", 2 * 4 * n**4 * NUMBER)
 
     def valid(row: int, column: int) -> bool:
         return 0 <= row < n and 0 <= column < n and (column != n // 2 or row == n // 2)
@@ -91,7 +91,7 @@ def _random_row(
 
 def _check_rows(states: int, actions: int) -> None:
     """Refuse tables that are too large: a row is made (128 bytes more), then copied."""
-    size_text = f"states={shortened(states)}, actions={shortened(actions)}"
+    size_text = f"states={shorten_value(states)}, actions={shorten_value(actions)}"
     check_memory(size_text, states * actions * (2 * states * NUMBER + 128))
 
 
@@ -142,7 +142,7 @@ def random_game(
     )
     if not isinstance(alternating, bool):
         raise InvalidInput(
-            f"alternating must be true or false, got {shortened(alternating)}."
+            f"alternating must be true or false, got {shorten_value(alternating)}."
         )
     rng = np.random.default_rng(check_whole("seed", seed, 0))
     _check_rows(states, actions)
@@ -255,7 +255,7 @@ def build(
     """
     entry = ZOO[name]
     own_parameters = {k: parameters.pop(k) for k in entry.defaults if k in parameters}
-    declared = taken(parameters)
+    declared = pop_declarations(parameters)
     horizon_option = {k: declared.pop(k) for k in ("horizon",) if k in declared}
     unknown_names = sorted(parameters)
     if unknown_names:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.arguments import shortened
+from smoothcruiser.problem.arguments import shorten_value
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import CompressedRows, tabular
 from smoothcruiser.problem.totals import AT_THE_END
@@ -114,7 +114,7 @@ def d_chain(
 ) -> Problem:
     """D-chain: states 0..d-1 and the end; actions right, down."""
     d, final = check_whole("d", d, 1), check_real("final", final)
-    check_memory(f"d={shortened(d)}", 2 * d * (LIST_ROW + LIST_ITEM))
+    check_memory(f"d={shorten_value(d)}", 2 * d * (LIST_ROW + LIST_ITEM))
     end_state = d
     rows: list[list[tuple[float, float, int]]] = []
     for i in range(d):
@@ -146,7 +146,7 @@ def frozen_lake(*, horizon: int | None = None, **rest: Any) -> Problem:
     lake_size = len(LAKE)
     num_cells = lake_size * lake_size
     check_memory(
-        f"horizon={shortened(horizon)}",
+        f"horizon={shorten_value(horizon)}",
         4 * horizon * num_cells * (LIST_ROW + LIST_ITEM),
     )
     cell_kinds = "".join(LAKE)
@@ -194,11 +194,11 @@ def sailing(
     if check_whole("wind", wind, 0) > 7:
         raise InvalidInput(
             "wind must be a direction from 0 (north) to 7 (north-west), got "
-            f"{shortened(wind)}."
+            f"{shorten_value(wind)}."
         )
     num_states = n * n * 8
     # at most four winds follow each of the eight moves
-    check_memory(f"n={shortened(n)}", 8 * num_states * (LIST_ROW + 4 * LIST_ITEM))
+    check_memory(f"n={shorten_value(n)}", 8 * num_states * (LIST_ROW + 4 * LIST_ITEM))
     rows: list[list[tuple[float, float, int]]] = []
     legal = np.zeros((num_states, 8), dtype=bool)
     terminal = np.zeros(num_states, dtype=bool)
@@ -245,7 +245,7 @@ def synthetic_tree(
     num_leaves = min(k, LARGEST_TREE + 1) ** min(d, LARGEST_TREE.bit_length())
     if num_leaves > LARGEST_TREE:
         raise InvalidInput(
-            f"A tree with k={shortened(k)}, d={shortened(d)} has more than "
+            f"A tree with k={shorten_value(k)}, d={shorten_value(d)} has more than "
             f"{LARGEST_TREE:,} leaves, k to the power of d; take smaller k or d."
         )
     rng = np.random.default_rng(check_whole("seed", seed, 0))

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.arguments import is_number, is_whole, shortened
+from smoothcruiser.problem.arguments import is_number, is_whole, shorten_value
 
 MOST_BYTES = 2 * 10**9
 NUMBER = 8  # bytes of a float64 or an int64
@@ -27,7 +27,7 @@ def check_whole(name: str, value: Any, low: int, high: float = math.inf) -> int:
         limit_text = "" if high == math.inf else f" and at most {high}"
         raise InvalidInput(
             f"{name} must be a whole number of at least {low}{limit_text}, got "
-            f"{shortened(value)}."
+            f"{shorten_value(value)}."
         )
     return int(value)
 
@@ -35,7 +35,9 @@ def check_whole(name: str, value: Any, low: int, high: float = math.inf) -> int:
 def check_real(name: str, value: Any) -> float:
     """The parameter as a finite number."""
     if not is_number(value) or not math.isfinite(_float(value)):
-        raise InvalidInput(f"{name} must be a finite number, got {shortened(value)}.")
+        raise InvalidInput(
+            f"{name} must be a finite number, got {shorten_value(value)}."
+        )
     return float(value)
 
 

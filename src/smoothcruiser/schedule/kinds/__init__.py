@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, described
+from smoothcruiser.errors import InvalidInput, describe_value
 from smoothcruiser.records.fields import hold
 from smoothcruiser.records.shapes import TEXT
 from smoothcruiser.schedule.kinds.base import (
@@ -130,7 +130,7 @@ def _check_declaration(estimator: Any) -> IntEnum:
     if not isinstance(kind, IntEnum):
         raise InvalidInput(
             f"{class_name} needs a class attribute kind, a member of an IntEnum, got "
-            f"{described(kind)}."
+            f"{describe_value(kind)}."
         )
     if kind.name != kind.name.upper():
         raise InvalidInput(
@@ -141,14 +141,14 @@ def _check_declaration(estimator: Any) -> IntEnum:
     if not isinstance(text_word, str) or not text_word.strip():
         raise InvalidInput(
             f"{class_name} needs a class attribute word, its name in texts, got "
-            f"{described(text_word)}."
+            f"{describe_value(text_word)}."
         )
     for name in ("asks", "goes_on"):
         flag: Any = getattr(estimator, name, None)
         if not isinstance(flag, bool):
             raise InvalidInput(
                 f"{class_name} needs a class attribute {name}, True or False, got "
-                f"{described(flag)}."
+                f"{describe_value(flag)}."
             )
     return kind
 
