@@ -25,7 +25,7 @@ import numpy as np
 
 import smoothcruiser as sc
 
-CLOCKED = ("seconds", "compile_seconds", "run")
+CLOCKED = ("seconds", "compile_seconds", "run", "calls_spent")  # or by threads
 TREES = ("uct", "ments", "rents", "tents", "bts", "dents", "puct", "gumbel")
 
 
