@@ -127,7 +127,9 @@ def coin_game(
     players = np.array([1, 2, 1, 2])
     P, R = np.zeros((4, actions, 4)), np.zeros((4, actions, 4))
     for s in range(4):
-        targets = np.flatnonzero(players != players[s]) if alternating else np.arange(4)
+        targets = (
+            np.flatnonzero(players != players[s]) if alternating else np.arange(4)
+        )
         P[s, :, targets] = 1.0 / len(targets)
     R[:, :, 3] = 1.0
     name = f"coin game K={actions}{' alternating' if alternating else ''}"

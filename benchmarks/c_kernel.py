@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import ScheduleTable
-from smoothcruiser.engines.scores import BINNED, BINS, LOGGED
+from smoothcruiser.engines.root_scores import BINNED, BINS, LOGGED
 from smoothcruiser.operators import Max
 
 HERE = Path(__file__).parent
@@ -115,7 +115,9 @@ class CKernel:
     def run(
         self, action: int, count: int, center: float, seed: int, key: tuple[int, ...]
     ) -> tuple[int, float, float, tuple[int, ...] | tuple[float, ...]]:
-        words = np.random.SeedSequence(seed, spawn_key=key).generate_state(4, np.uint64)
+        words = np.random.SeedSequence(seed, spawn_key=key).generate_state(
+            4, np.uint64
+        )
         out, sums = np.zeros(2, np.int64), np.zeros(3)
         bins = np.zeros(BINS + 1, np.int64)
         pointer = ctypes.c_void_p

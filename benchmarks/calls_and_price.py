@@ -396,7 +396,9 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=math.inf, help="at the most")
-    parser.add_argument("--light", action="store_true", help="no workers, no compiling")
+    parser.add_argument(
+        "--light", action="store_true", help="no workers, no compiling"
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     begin, rows = time.perf_counter(), []
@@ -443,7 +445,9 @@ def report(rows: list[Paid], seconds: float) -> str:
     ]
     groups = Counter((row.request.verb, row.request.method) for row in rows)
     for (verb, method), number in sorted(groups.items()):
-        part = [r for r in rows if (r.request.verb, r.request.method) == (verb, method)]
+        part = [
+            r for r in rows if (r.request.verb, r.request.method) == (verb, method)
+        ]
         shares = [
             row.num_calls / row.limit for row in part if not row.refused and row.limit
         ]

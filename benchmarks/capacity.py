@@ -54,7 +54,8 @@ def simulate(plan: sc.Schedule, workers: int, seed: int = 0) -> tuple[float, int
     """(seconds, shards that were run again) of a whole run without an early stop."""
     rng = random.Random(seed)
     speed = [
-        SPEED / (SLOWDOWN if rng.random() < SLOW_SHARE else 1.0) for _ in range(workers)
+        SPEED / (SLOWDOWN if rng.random() < SLOW_SHARE else 1.0)
+        for _ in range(workers)
     ]
     per_draw = plan.num_calls / (plan.root.samples * plan.facts.num_actions)
     free = [(0.0, w) for w in range(workers)]
@@ -84,7 +85,9 @@ def simulate(plan: sc.Schedule, workers: int, seed: int = 0) -> tuple[float, int
             heapq.heappush(
                 free,
                 (
-                    start + seconds * (rng.random() if failed else 1.0) + 60.0 * failed,
+                    start
+                    + seconds * (rng.random() if failed else 1.0)
+                    + 60.0 * failed,
                     w,
                 ),
             )

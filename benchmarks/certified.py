@@ -33,7 +33,7 @@ from certified_worlds import (
 )
 
 from smoothcruiser.certified.bounds.betting import best_bound, pair_cost
-from smoothcruiser.certified.price import price_bound
+from smoothcruiser.certified.price_forecast import price_bound
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.steering import Steering
 from smoothcruiser.errors import OracleError
@@ -73,7 +73,9 @@ def uniform_bernstein(problem: Problem, epsilon: float, delta: float) -> float:
         for part in rows:
             counts[part] += rng.multinomial(n - have, tables.prob[part])
         have = n
-        log_term = np.log(4.0 * (math.pi**2 * k**2 / 6.0) * epoch * (epoch + 1) / delta)
+        log_term = np.log(
+            4.0 * (math.pi**2 * k**2 / 6.0) * epoch * (epoch + 1) / delta
+        )
         for _ in range(int(20 / (1 - gamma))):
             before = U[0] - L[0]
             values = tables.reward + gamma * 0.5 * (L + U)[tables.next_state]
@@ -238,7 +240,9 @@ def show_coverage(runs: int, most_calls: int, delta: float) -> None:
         )
         for family in FAMILIES:
             own = [r for r in results if r[0] == family]
-            print(f"  {family:14} {sum(r[1] for r in own):4} of {len(own)}", flush=True)
+            print(
+                f"  {family:14} {sum(r[1] for r in own):4} of {len(own)}", flush=True
+            )
 
 
 # --- reaching epsilon ---------------------------------------------------------
@@ -286,7 +290,9 @@ class Wasteful(Certified):
 
     class steering(Steering):
         def steered_jobs(self, root: int, limits: Any, calls: int) -> Any:
-            return np.array([self.memory.graph.nodes["first"][root]]), np.array([calls])
+            return np.array([self.memory.graph.nodes["first"][root]]), np.array(
+                [calls]
+            )
 
 
 def one_certain(

@@ -15,8 +15,8 @@ from smoothcruiser.operators import (
     Sparsemax,
     SquareRoot,
 )
+from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, gridworld, random_game
 
 # Gymnasium's map
@@ -63,7 +63,9 @@ def frozen_lake(lake: list[str], **rest: Any) -> Problem:
 
 def some_operator(rng: np.random.Generator) -> Operator:
     t = float(10.0 ** rng.uniform(-2.0, 0.5))
-    return [Entropy(t), KL(t), Sparsemax(t), SquareRoot(t), Max()][int(rng.integers(5))]
+    return [Entropy(t), KL(t), Sparsemax(t), SquareRoot(t), Max()][
+        int(rng.integers(5))
+    ]
 
 
 def coin(rng: np.random.Generator, **rest: Any) -> Problem:
@@ -157,7 +159,9 @@ def bernoulli(rng: np.random.Generator, discount: float) -> Problem:
     )
     states = 2 * places if twins else places
     if twins:
-        pays = 0.5 + rng.choice([0.02, 0.98]) * (rng.random((places, actions, 1)) - 0.5)
+        pays = 0.5 + rng.choice([0.02, 0.98]) * (
+            rng.random((places, actions, 1)) - 0.5
+        )
         rows = np.concatenate([moves * (1.0 - pays), moves * pays], axis=2)
         P, R = np.concatenate([rows, rows]), np.zeros((states, actions, states))
         R[:, :, places:] = 1.0
@@ -188,4 +192,6 @@ def sparse_garnet(states: int, seed: int, discount: float) -> Problem:
         (chances.reshape(-1), (np.repeat(np.arange(rows), 3), columns.reshape(-1))),
         shape=(rows, states),
     )
-    return tabular(P, rng.random((states, 2)), discount=discount, operator=Entropy(0.1))
+    return tabular(
+        P, rng.random((states, 2)), discount=discount, operator=Entropy(0.1)
+    )

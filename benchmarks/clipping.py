@@ -43,7 +43,7 @@ from smoothcruiser.schedule.compiler.ladders import Ladders
 from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, compile_schedule
 from smoothcruiser.schedule.kinds import Kinds, estimator_of
 from smoothcruiser.schedule.schedule import Level
-from smoothcruiser.theory.ground import Ground, ground
+from smoothcruiser.theory.analysis import Ground, ground
 from smoothcruiser.theory.moments import Backup, Moments
 
 SETTINGS = (

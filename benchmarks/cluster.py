@@ -46,7 +46,9 @@ from cluster_nodes import (
 from timing import commit
 
 # a schedule of some thousand calls; shards of about 0.1 s
-PROMISE = words("--method smoothcruiser --epsilon 10% --delta 0.1 --shards 20 --seed 3")
+PROMISE = words(
+    "--method smoothcruiser --epsilon 10% --delta 0.1 --shards 20 --seed 3"
+)
 ROWS: list[tuple[str, str, bool, str]] = []
 
 
@@ -73,7 +75,7 @@ def edited(folder: Path) -> None:
             code == 2
             and one_sentence(err)
             and bad.address in sentence(err)
-            and "engines/python.py" in sentence(err)
+            and "engines/interpreted/python.py" in sentence(err)
             and kept(folder) == 0,
             sentence(err),
         )
@@ -237,7 +239,16 @@ def stranger(folder: Path) -> None:
     mine = world(folder, 0.01)
     process = started(
         folder,
-        *(mine, *PROMISE, "--executor", "dask", "--workers", "2", "--store", "runs.db"),
+        *(
+            mine,
+            *PROMISE,
+            "--executor",
+            "dask",
+            "--workers",
+            "2",
+            "--store",
+            "runs.db",
+        ),
     )
     until(lambda: kept(folder) > 0)
     ports = listening(family(process))
@@ -293,7 +304,11 @@ def ctrl_c(folder: Path) -> None:
         cases = {
             "local cluster, shards kept": (mine, local, lambda: kept(folder) > 1),
             "local cluster, a call of 20 s under way": (slow, local, None),
-            "the user's cluster, shards kept": (mine, remote, lambda: kept(folder) > 1),
+            "the user's cluster, shards kept": (
+                mine,
+                remote,
+                lambda: kept(folder) > 1,
+            ),
             "the user's cluster, a call of 20 s under way": (slow, remote, None),
         }
         for name, (problem, place, ready) in cases.items():
@@ -394,7 +409,16 @@ def death(folder: Path) -> None:
     _, out, _ = run(folder, mine, *PROMISE)
     process = started(
         folder,
-        *(mine, *PROMISE, "--executor", "dask", "--workers", "1", "--store", "runs.db"),
+        *(
+            mine,
+            *PROMISE,
+            "--executor",
+            "dask",
+            "--workers",
+            "1",
+            "--store",
+            "runs.db",
+        ),
     )
     until(lambda: kept(folder) > 1)
     workers = [p for p in family(process)[1:] if listening([p])]

@@ -131,7 +131,9 @@ def started(folder: Path, *words: str, **settings: str) -> subprocess.Popen[str]
     )
 
 
-def ended(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, str, str]:
+def ended(
+    process: subprocess.Popen[str], seconds: float = 120
+) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=seconds)
     return process.returncode, out, err
 

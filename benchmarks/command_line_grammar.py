@@ -102,7 +102,11 @@ def known_world(chance: Random) -> Words:
     if chance.random() < 0.25:
         words = [chance.choice(LITERATURE), "--discount", "1"]
     else:
-        words = [chance.choice(SMALL), "--discount", chance.choice(["0", "0.5", "0.9"])]
+        words = [
+            chance.choice(SMALL),
+            "--discount",
+            chance.choice(["0", "0.5", "0.9"]),
+        ]
     words += ["--temperature", chance.choice(["0.5", "1", "3"])]
     return words + ["--operator", chance.choice(OPERATORS)] * (chance.random() < 0.3)
 
@@ -149,7 +153,9 @@ def _scheduled(chance: Random, cheap: bool) -> Words:
         words += ["--executor", chance.choice(executors)]
     elif chance.random() < 0.04:
         return [*words, "--executor", "processes", "--workers", "1"]
-    words += _some(chance, ["--store", f"s{chance.randrange(5)}.db"], ["--shards", "3"])
+    words += _some(
+        chance, ["--store", f"s{chance.randrange(5)}.db"], ["--shards", "3"]
+    )
     return words + _some(chance, ["--state", "1"], ["--seconds", "500"])
 
 
@@ -162,7 +168,9 @@ def _exactly(chance: Random, cheap: bool) -> Words:
 def _tree(chance: Random, cheap: bool) -> Words:
     words = [*known_world(chance), "--method", chance.choice(TREES)]
     limit = ["--budget", "2e3"], ["--simulations", "150"], ["--seconds", "0.05"]
-    return words + chance.choice(limit) + _some(chance, ["--option", "exploration=1.5"])
+    return (
+        words + chance.choice(limit) + _some(chance, ["--option", "exploration=1.5"])
+    )
 
 
 def _certified(chance: Random, cheap: bool) -> Words:

@@ -37,7 +37,7 @@ from timing import commit
 
 import smoothcruiser as sc
 from smoothcruiser.store import Store
-from smoothcruiser.store.seal import seal
+from smoothcruiser.store.file import seal
 
 PROMISE = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
 SIDES = ("", "-wal")  # a store and its write-ahead log
@@ -316,7 +316,14 @@ def _other(value: Any, rng: random.Random) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float | str | bytes):
         return rng.choice(odd)
     if isinstance(value, int):
-        near = [value + 1, value - 1, -value, 2 * value, float(value) + 0.5, str(value)]
+        near = [
+            value + 1,
+            value - 1,
+            -value,
+            2 * value,
+            float(value) + 0.5,
+            str(value),
+        ]
         return rng.choice(near + odd)
     if isinstance(value, float):
         (bits_of,) = struct.unpack("<q", struct.pack("<d", value))

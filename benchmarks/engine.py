@@ -47,9 +47,9 @@ from walk import START, problems
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
-from smoothcruiser.engines.compiled.handover import ADDRESS, INLINED
-from smoothcruiser.engines.reference import ReferenceEngine
-from smoothcruiser.engines.scores import BINNED, BINS, Score
+from smoothcruiser.engines.compiled.tiers import ADDRESS, INLINED
+from smoothcruiser.engines.interpreted.reference import ReferenceEngine
+from smoothcruiser.engines.root_scores import BINNED, BINS, Score
 from smoothcruiser.engines.shards import Shard
 
 GEOMETRIC_BAR = {"plain": 0.95, "randomized": 0.9}

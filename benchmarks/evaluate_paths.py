@@ -143,7 +143,10 @@ def covered(runs: int) -> tuple[list[str], bool]:
                 f"{' | '.join(quantiles)} | {alike} | {mean:+.1f} |"
             )
             print(lines[-1], flush=True)
-    lines += ["", f"{total:,} runs, {missed} misses where {DELTA * total:,.0f} may be."]
+    lines += [
+        "",
+        f"{total:,} runs, {missed} misses where {DELTA * total:,.0f} may be.",
+    ]
     return lines, failed
 
 

@@ -40,7 +40,7 @@ from timing import load, signed
 
 import smoothcruiser.exact as exact
 from smoothcruiser.operators import Entropy, Max
-from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.problem.model.tabular import tabular
 
 TOLERANCE = 1e-8
 ROUNDS = 5
@@ -277,9 +277,7 @@ def compare(name: str, P: Any, R: Any, discount: float) -> list[str]:
             f"{best[fastest].cpu / mine:.2f}, {apart:.0e}",
         ]
     size = f"{R.shape[0]:,}"
-    row = (
-        f"| {name} | {size} | {discount} | {best[OURS]} | {best[FIRST].cpu * 1e3:.2f} |"
-    )
+    row = f"| {name} | {size} | {discount} | {best[OURS]} | {best[FIRST].cpu * 1e3:.2f} |"
     figures = "; ".join(
         f"{x} {found}{' once' if x in once else ''}" for x, found in best.items()
     )

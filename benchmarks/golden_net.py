@@ -101,7 +101,10 @@ def tables() -> Iterator[tuple[str, sc.Problem]]:
     yield "max", sc.make("garnet:states=8,actions=3", discount=0.4, operator="max")
     yield "discount 0.95", sc.make("chain:n=6", discount=0.95, operator="max")
     yield "grid", sc.make("gridworld:n=4", discount=0.6, temperature=2.0)
-    yield "game", sc.make("random-game:states=8,actions=2", discount=0.5, temperature=1)
+    yield (
+        "game",
+        sc.make("random-game:states=8,actions=2", discount=0.5, temperature=1),
+    )
 
 
 def requests(form: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -119,7 +122,10 @@ def requests(form: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
             more = {} if engine is None else {"executor": engine}
             yield f"{method} {engine}", {"method": method, **limit, **more}
     if form == "plain int" and name == "max":
-        yield "processes", {"method": "smoothcruiser", **limit, "executor": "processes"}
+        yield (
+            "processes",
+            {"method": "smoothcruiser", **limit, "executor": "processes"},
+        )
     yield "certified", {"method": "certified", **limit}
     yield "auto", {"method": "auto", **limit}
     if form == "table":

@@ -29,7 +29,7 @@ import numpy as np
 
 import smoothcruiser as sc
 from smoothcruiser.adapters import gymnasium as adapter
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 
 DISCOUNT = 0.9
 STEPS = 25  # of an episode

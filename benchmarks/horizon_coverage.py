@@ -367,7 +367,9 @@ def page(found: list[Outcome], seconds: float) -> tuple[str, bool]:
         f"- {number} runs not searched ({family}): {text}"
         for (family, text), number in refused.most_common(20)
     ]
-    untrue = [run for run in found if run.kind == "refused when made" and not run.false]
+    untrue = [
+        run for run in found if run.kind == "refused when made" and not run.false
+    ]
     lines += [f"- a true declaration was refused: {run.text}" for run in untrue[:20]]
     good = not broken and not raised and not untrue
     return "\n".join(lines).rstrip() + "\n", good

@@ -267,7 +267,11 @@ def walk_figures(root: Path) -> dict[str, str]:
         ended = subprocess.run(
             [sys.executable, "-c", program],
             cwd=root,
-            env={"PYTHONPATH": str(root / "src"), "PATH": "", "HOME": str(Path.home())},
+            env={
+                "PYTHONPATH": str(root / "src"),
+                "PATH": "",
+                "HOME": str(Path.home()),
+            },
             capture_output=True,
             text=True,
             check=False,

@@ -282,7 +282,9 @@ def garnet(states: int, actions: int, discount: float, **more: Any) -> World:
     name += ", sparsemax" if "sparse" in more else ""
     name += ", entropy" if "temperature" in more and "sparse" not in more else ""
     name += f", horizon {more['horizon']}" if "horizon" in more else ""
-    return World(name, lambda s, a: law[s, a], 0, actions, discount, (0.0, 1.0), **more)
+    return World(
+        name, lambda s, a: law[s, a], 0, actions, discount, (0.0, 1.0), **more
+    )
 
 
 def lake(size: int, discount: float, **more: Any) -> World:
@@ -378,7 +380,9 @@ def cycle(discount: float = 0.9) -> World:
     def outcomes(state: int, action: int) -> Outcomes:
         return [(1.0, pays[state], (state + 1) % 4)]
 
-    return World(f"round of four, {discount:g}", outcomes, 0, 1, discount, (-5.0, 10.0))
+    return World(
+        f"round of four, {discount:g}", outcomes, 0, 1, discount, (-5.0, 10.0)
+    )
 
 
 def errands(discount: float = 0.99) -> World:

@@ -68,8 +68,8 @@ def step(state, action, rng):
 """
 IMPORT = "import numba\n"
 STEP = """
-from smoothcruiser.jit.stream_type import STREAM
-import smoothcruiser.jit.distributions
+from smoothcruiser.jit.random.stream_type import STREAM
+import smoothcruiser.jit.random.distributions
 step.compile((numba.typeof(Shop(3, 3)), numba.types.int64, STREAM))
 """
 CACHED = """
@@ -83,8 +83,8 @@ one(1)
 """
 # what the step alone needs of this package, without the step
 BARE = """
-from smoothcruiser.jit.stream_type import STREAM
-import smoothcruiser.jit.distributions
+from smoothcruiser.jit.random.stream_type import STREAM
+import smoothcruiser.jit.random.distributions
 """
 PROBLEM = """
 import smoothcruiser as sc
@@ -126,7 +126,8 @@ class Place:
         source = str(Path(__file__).resolve().parent.parent / "src")
         done = subprocess.run(
             [sys.executable, str(path)],
-            env=os.environ | {"NUMBA_CACHE_DIR": str(self.cache), "PYTHONPATH": source},
+            env=os.environ
+            | {"NUMBA_CACHE_DIR": str(self.cache), "PYTHONPATH": source},
             capture_output=True,
             text=True,
             check=False,
@@ -144,7 +145,9 @@ class Place:
         known = {"PYTHONPYCACHEPREFIX": str(self.folder / "bytecode")}
         known |= {"NUMBA_CACHE_DIR": str(self.cache), "SMOOTHCRUISER_KEEP": keep}
         known["PYTHONPATH"] = str(Path(__file__).resolve().parent.parent / "src")
-        around = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        around = {
+            k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"
+        }
         asked = [*problem.split(), "--epsilon", "5%", "--delta", "0.1"]
         before = os.times()
         subprocess.run(

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 from timing import load, signed
 
 import smoothcruiser as sc
-from smoothcruiser.jit.stopwatch import Stopwatch
+from smoothcruiser.jit.interrupts import Stopwatch
 
 LATE_SHARE, LATE_SECONDS, LEAST = 0.1, 0.5, 0.8
 DELTA = 0.05

@@ -73,7 +73,9 @@ def seconds_per_call(problem, state, executor, calls, epsilon="6%"):
     schedule = sc.explain(problem, epsilon=epsilon, delta=0.1, method="smoothcruiser")
     engine = make_engine(executor, Job(problem, schedule, state))
     count = max(1, calls // (1 + schedule.level_calls[schedule.root.child]))
-    engine.run_shard(Shard(0, 0, 0, max(1, count // 20)), 0)  # compile and touch memory
+    engine.run_shard(
+        Shard(0, 0, 0, max(1, count // 20)), 0
+    )  # compile and touch memory
     clock = (
         time.process_time
         if executor == "batched" and getattr(problem.oracle, "kind", "") == "jax"
@@ -89,7 +91,7 @@ def seconds_per_call(problem, state, executor, calls, epsilon="6%"):
 
 def own_seconds(step, state):
     """Seconds of the oracle alone, called in a loop."""
-    from smoothcruiser.jit.streams import stream
+    from smoothcruiser.jit.random.streams import stream
 
     rng, best = stream(0), float("inf")
     for _ in range(REPEATS):

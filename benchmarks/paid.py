@@ -32,11 +32,11 @@ import numpy as np
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.forecast import SAMPLES, likely_stop
+from smoothcruiser.engines.pilot import SAMPLES, likely_stop
 from smoothcruiser.engines.registry import make_engine
 from smoothcruiser.engines.run import RootSums
 from smoothcruiser.engines.shards import Shard
-from smoothcruiser.engines.stopping import stopping_rule
+from smoothcruiser.engines.stopping_rule import stopping_rule
 from smoothcruiser.reproduce.full import repeat
 
 # name, state (None: the initial one), discount, temperature, epsilon

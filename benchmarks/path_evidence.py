@@ -40,7 +40,7 @@ from timing import signed
 
 import smoothcruiser as sc
 from smoothcruiser.evaluation.path_rules import X
-from smoothcruiser.evaluation.sampling import PathRun
+from smoothcruiser.evaluation.path_sampling import PathRun
 
 DELTA, LEVEL = 0.1, 1e-4
 SCALES = np.outer((1.0, -1.0), 10.0 ** np.arange(-5.0, 0.1, 0.25)).reshape(-1)  # l
@@ -108,7 +108,9 @@ def _one_step(tilted: Any, exponents: Any, ends: Any, gamma: float, after: Any) 
     return ended + fee * (tilted[:, :, ~ends] @ after[:, ~ends])
 
 
-def _after_head(tilted: Any, exponents: Any, ends: Any, gamma: float, head: int) -> Any:
+def _after_head(
+    tilted: Any, exponents: Any, ends: Any, gamma: float, head: int
+) -> Any:
     """g after the head, by one linear system for each l and w; inf without a mean."""
     weighted, size = exponents * gamma**head, len(ends)
     result = np.full((len(tilted), size, exponents.shape[1]), math.inf)

@@ -90,7 +90,9 @@ def unpayable(world: World, method: str, cap: float, rate: float) -> str:
     return "" if price / rate <= cap else f"{price:.2g} calls"
 
 
-def measure(world: World, method: str, *, delta: float, seeds: int, cap: float) -> Cost:
+def measure(
+    world: World, method: str, *, delta: float, seeds: int, cap: float
+) -> Cost:
     """The cost of one method on one problem."""
     limits = {"seconds": cap} if method == "certified" else {}
     calls, seconds, wrong, answers = [], [], 0, []

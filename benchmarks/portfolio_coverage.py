@@ -188,7 +188,9 @@ class Tally:
         self.failures += other.failures
         self.allowed += other.allowed
         self.delta = max(self.delta, other.delta)
-        self.narrowed = tuple(map(sum, zip(self.narrowed, other.narrowed, strict=True)))
+        self.narrowed = tuple(
+            map(sum, zip(self.narrowed, other.narrowed, strict=True))
+        )
         self.calls += other.calls
 
 

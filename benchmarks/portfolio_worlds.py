@@ -556,7 +556,9 @@ def worlds() -> list[World]:
             reference=known_inventory,
         ),
         World("queue, plain", queue(), reference=known_queue),
-        World("queue, outcomes", queue(outcomes=queue_outcomes), reference=known_queue),
+        World(
+            "queue, outcomes", queue(outcomes=queue_outcomes), reference=known_queue
+        ),
         World(
             "drift, 2 ms per call",
             drift(slow_drift_step, 0.2, 1.0),

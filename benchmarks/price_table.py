@@ -124,7 +124,7 @@ def paper_price(facts: Facts, epsilon: float, delta: float) -> float | None:
 
     None where its table would be too long.
     """
-    from smoothcruiser.schedule.paper import paper_schedule
+    from smoothcruiser.schedule.paper_schedule import paper_schedule
 
     try:
         digits = str(paper_schedule(facts, epsilon=epsilon, delta=delta).num_calls)
@@ -217,7 +217,9 @@ def text(table: list[Row]) -> str:
             f"{row['levels']:>6} {row['seconds']:>5.2f}  {paper}".rstrip()
         )
     for setting in ((0.5, 1.0, 2), (0.5, 10.0, 4)):
-        lines.append(f"slope from 1% to 0.1% at {setting}: {slope(table, setting):.2f}")
+        lines.append(
+            f"slope from 1% to 0.1% at {setting}: {slope(table, setting):.2f}"
+        )
     dearer = max(float(r["calls"] or 0) / float(r["plain"] or 1) for r in table)
     lines += [
         f"worst ratio to the price without randomized levels: {dearer:.4f}",

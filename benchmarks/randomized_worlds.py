@@ -40,15 +40,15 @@ import numpy as np
 from sharp_coverage import binomial_tail
 
 import smoothcruiser as sc
-from smoothcruiser.engines.answer import pieces
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.registry import make_engine
+from smoothcruiser.engines.root_answer import pieces
 from smoothcruiser.engines.run import RootSums
 from smoothcruiser.engines.shards import Shard
-from smoothcruiser.engines.stopping import StoppingRule, stopping_rule
+from smoothcruiser.engines.stopping_rule import StoppingRule, stopping_rule
 from smoothcruiser.schedule.kinds import KINDS, Kind
 from smoothcruiser.schedule.schedule import Level, Root, Schedule
-from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import Moments, backup, itself
 
 STATES = 5

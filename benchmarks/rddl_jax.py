@@ -22,8 +22,8 @@ from pyRDDLGym.core.env import RDDLEnv
 from pyRDDLGym_jax.core.compiler import JaxRDDLCompiler
 
 import smoothcruiser as sc
-from smoothcruiser.adapters.rddl.repository import domains
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.adapters.rddl.reading import domains
+from smoothcruiser.jit.random.streams import stream
 
 DOMAINS = (
     "SysAdmin_MDP_ippc2011",
@@ -62,7 +62,9 @@ def batched(domain: str, rows: int) -> float:
     actions = {name: fluents.pop(name) for name in list(env.model.action_fluents)}
 
     def one(key: Any, acted: Any, state: Any) -> Any:
-        after, log, _ = step(key, acted, state, constants, compiler.model_aux["params"])
+        after, log, _ = step(
+            key, acted, state, constants, compiler.model_aux["params"]
+        )
         return after, log["reward"]
 
     def copied(x: Any) -> Any:
@@ -80,7 +82,9 @@ def batched(domain: str, rows: int) -> float:
 
 def main() -> None:
     """Print a table."""
-    print(f"| instance 1 of | translated | {' | '.join(f'{n:,} rows' for n in ROWS)} |")
+    print(
+        f"| instance 1 of | translated | {' | '.join(f'{n:,} rows' for n in ROWS)} |"
+    )
     print(f"|---|---|{'---|' * len(ROWS)}")
     for domain in sys.argv[1:] or DOMAINS:
         cells = [translated(domain), *(batched(domain, rows) for rows in ROWS)]

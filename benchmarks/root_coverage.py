@@ -51,12 +51,12 @@ from adversarial import cases as adversarial
 from sharp_coverage import binomial_tail
 
 import smoothcruiser as sc
-from smoothcruiser.engines.answer import pieces
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.registry import make_engine
+from smoothcruiser.engines.root_answer import pieces
 from smoothcruiser.engines.run import RootSums
 from smoothcruiser.engines.shards import cut_shards
-from smoothcruiser.engines.stopping import stopping_rule
+from smoothcruiser.engines.stopping_rule import stopping_rule
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler import optimizer
@@ -338,7 +338,9 @@ def report(results: list[Result], seconds: float, commit: str) -> str:
         *_table("problem", [r for r in real if r.case.part == "randomized"]),
         *_table("control", control),
     ]
-    assert not beyond, f"promises broken: {[(r.case.name, r.failures) for r in beyond]}"
+    assert not beyond, (
+        f"promises broken: {[(r.case.name, r.failures) for r in beyond]}"
+    )
     assert len(seen) > len(control) / 4, "the control does not fail"
     return "\n".join(lines) + "\n"
 

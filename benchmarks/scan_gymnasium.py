@@ -28,7 +28,7 @@ import gymnasium_packages as packages
 
 import smoothcruiser as sc
 from smoothcruiser.adapters import gymnasium as adapter
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 
 COMPARED = 100  # steps of the environment itself that are compared with the adapter's
 DETERMINISTIC = ("classic_control", "mujoco", "atari")
@@ -97,7 +97,10 @@ def row(
         finding.sentence for finding in report.findings if finding.verdict == "wrong"
     )
     access = (
-        type(problem.oracle).__name__.removesuffix("Oracle").removeprefix("Gym").lower()
+        type(problem.oracle)
+        .__name__.removesuffix("Oracle")
+        .removeprefix("Gym")
+        .lower()
     )
     equal = (
         f"{equal_steps(problem, env)} of {COMPARED}"

@@ -29,7 +29,7 @@ import pyspiel
 import smoothcruiser as sc
 from smoothcruiser.adapters.openspiel import games as openspiel
 from smoothcruiser.adapters.openspiel.keys import SpielKey, compare_futures
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 
 PLAYOUT_SECONDS = 2.0
 HEAD = (
@@ -72,7 +72,12 @@ def played(problem: sc.Game, game: pyspiel.Game) -> Play:
     while seen.games < 200 and (
         seen.games == 0 or time.perf_counter() - begin < PLAYOUT_SECONDS
     ):
-        state, total, moves, oracle_rng = problem.start(), 0.0, 0, stream(1, seen.games)
+        state, total, moves, oracle_rng = (
+            problem.start(),
+            0.0,
+            0,
+            stream(1, seen.games),
+        )
         while not problem.is_terminal(state):
             assert state.state.current_player() in (0, 1), "a mover is neither 0 nor 1"
             assert state.actions, "a position has no legal move"

@@ -17,7 +17,7 @@ import numpy as np
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.paper import paper_schedule
+from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 
 CONSTANT = Level(Kind.CONSTANT, constant=0.5)
@@ -105,7 +105,12 @@ def randomized_cases() -> list[Case]:
         hand(
             "random plug-ins over each other, K=4",
             four,
-            [CONSTANT, plug_in(4, 0, often), plug_in(2, 1, often), plug_in(1, 2, rare)],
+            [
+                CONSTANT,
+                plug_in(4, 0, often),
+                plug_in(2, 1, often),
+                plug_in(1, 2, rare),
+            ],
         ),
         hand(
             "random rollouts over rollouts, rare, K=2",

@@ -43,11 +43,11 @@ import numpy as np
 from adversarial import cases
 
 import smoothcruiser as sc
-from smoothcruiser.engines.answer import pieces
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.registry import make_engine
+from smoothcruiser.engines.root_answer import pieces
 from smoothcruiser.engines.shards import cut_shards
-from smoothcruiser.engines.stopping import stopping_rule
+from smoothcruiser.engines.stopping_rule import stopping_rule
 from smoothcruiser.exact.policy_value import policy_value
 from smoothcruiser.reproduce.full import root_samples
 from smoothcruiser.schedule.compiler.optimizer import (
@@ -146,7 +146,8 @@ def study(
     value, q_values = float(exact.values[state]), np.asarray(exact.q_values[state])
     # 0 where there is no doubt
     epsilon = max(
-        smallest_epsilon(problem.facts, budget=budget, delta=delta, target=target), 1e-6
+        smallest_epsilon(problem.facts, budget=budget, delta=delta, target=target),
+        1e-6,
     )
     price = budget
     if method == "smoothcruiser":

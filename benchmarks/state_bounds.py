@@ -102,7 +102,9 @@ def worlds(seed: int = 0) -> dict[str, sc.MDP]:
         "ends": sc.tabular(P, R, terminal=ends, **soft),
         "few actions": sc.tabular(P, R, legal=legal, terminal=ends, **soft),
         "game": sc.tabular(P, R, players=turns, **soft),
-        "game by turns": sc.tabular(across, R, players=turns, alternating=True, **soft),
+        "game by turns": sc.tabular(
+            across, R, players=turns, alternating=True, **soft
+        ),
         "game with ends": sc.tabular(P, R, players=turns, terminal=ends, **soft),
         "horizon": sc.tabular(P, R, horizon=4, **soft),
         "horizon and ends": sc.tabular(

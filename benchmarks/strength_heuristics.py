@@ -23,8 +23,8 @@ import numpy as np
 from worlds_ippc import Mean, Plan, Row, played
 
 import smoothcruiser as sc
-from smoothcruiser.jit.keys import Key
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random import Key
+from smoothcruiser.jit.random.streams import stream
 
 On = Collection[str]  # names of what differs from its default, ``oracle.plain(state)``
 LOST = -40.0  # an episode has 40 steps, which cost 1 each
@@ -196,7 +196,10 @@ def sailing_row(calls: int, episodes: int) -> str:
 
 
 def domain_row(domain: str, episodes: int) -> str:
-    problem, plan = sc.make(f"rddl:{domain},1", operator="max"), Plan(episodes=episodes)
+    problem, plan = (
+        sc.make(f"rddl:{domain},1", operator="max"),
+        Plan(episodes=episodes),
+    )
     row = Row(domain, 1, 1, problem.num_actions, len(problem.initial_state))
     plain, knows = problem.oracle.plain, DOMAINS[domain]
     made = ways(problem, lambda state: knows(plain(state)), depth=plan.depth)

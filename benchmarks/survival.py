@@ -69,7 +69,14 @@ class Study:
             *([] if self.problem.startswith("slow_world") else facts),
             *("--method", "smoothcruiser", "--delta", "0.1", *self.promise),
             *("--executor", self.executor, "--workers", str(self.workers)),
-            *("--shards", str(self.shards), "--seed", str(SEED), "--store", str(store)),
+            *(
+                "--shards",
+                str(self.shards),
+                "--seed",
+                str(SEED),
+                "--store",
+                str(store),
+            ),
         ]
 
     def resuming(self, store: Path) -> list[str]:

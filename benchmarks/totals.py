@@ -27,7 +27,7 @@ from timing import signed
 
 import smoothcruiser as sc
 from smoothcruiser.errors import SmoothcruiserError
-from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.analysis import ground
 
 ROUNDING = 1e-9
 DELTA = 0.2
@@ -140,7 +140,9 @@ def solved(
         Q = np.where(legal, Q, np.nan)
         V = np.array(
             [
-                0.0 if dead[s] else signs[s] * smooth(problem.operator, signs[s] * Q[s])
+                0.0
+                if dead[s]
+                else signs[s] * smooth(problem.operator, signs[s] * Q[s])
                 for s in range(len(dead))
             ]
         )

@@ -204,7 +204,9 @@ def problem_of(model: Model, column: str) -> sc.Problem:
     return model.problem()
 
 
-def measure(model: Model, column: str, seed: int, budget: float, seconds: float) -> Run:
+def measure(
+    model: Model, column: str, seed: int, budget: float, seconds: float
+) -> Run:
     """One memory: the value to 0.05, then to 0.01."""
     if column in HORIZONS:
         exact, slack = value_with_horizon(model, HORIZONS[column])[0], INDUCTION
@@ -413,7 +415,9 @@ def main() -> int:
     for name in wanted:
         for column in options.columns:
             for seed in range(options.seeds):
-                run = measure(load(name), column, seed, options.budget, options.seconds)
+                run = measure(
+                    load(name), column, seed, options.budget, options.seconds
+                )
                 runs.append(run)
                 shown = run.error or cell([run])
                 print(f"{name}, {column}, seed {seed}: {shown}", flush=True)

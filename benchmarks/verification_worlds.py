@@ -1,7 +1,7 @@
 """Worlds at discount 1 or with a horizon, and what is true of every state in them.
 
 Three sources, all as ``sc.tabular`` problems, which certified search samples (only
-problems with ``outcomes=`` and without tables are read, ``problem.rows.has_rows``):
+problems with ``outcomes=`` and without tables are read, ``problem.model.known_outcomes.has_rows``):
 
 - ``published``: thirteen models of the Quantitative Verification Benchmark Set (see the
   README beside the files). Reward 1 on entering a goal, which ends the episode; nothing

@@ -47,7 +47,7 @@ from scipy.stats import t as student
 from timing import commit, load, signed
 
 import smoothcruiser as sc
-from smoothcruiser.adapters.rddl.repository import domains, texts
+from smoothcruiser.adapters.rddl.reading import domains, texts
 
 SEARCHES = ("uct", "bts", "dents", "ments", "rents", "tents")
 MOST_ACTIONS = 64
@@ -100,7 +100,9 @@ class Row:
 
     domain: str
     instance: int
-    twins: int  # domains whose instance 1 has the same files; 0 if it is not instance 1
+    twins: (
+        int  # domains whose instance 1 has the same files; 0 if it is not instance 1
+    )
     actions: int
     fluents: int
     means: dict[str, Mean] = field(default_factory=dict)
@@ -475,7 +477,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = vars(parser.parse_args())
     out, keep, minutes = (asked.pop(name) for name in ("out", "keep", "minutes"))
-    plan = Plan(**{k: tuple(v) if isinstance(v, list) else v for k, v in asked.items()})
+    plan = Plan(
+        **{k: tuple(v) if isinstance(v, list) else v for k, v in asked.items()}
+    )
     kept = Kept(keep, plan)
     found = rows(plan, kept, minutes)
     print("\n".join(lines(found, plan)))

@@ -34,7 +34,7 @@ import numpy as np
 from timing import signed
 
 import smoothcruiser as sc
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.problem.batched import FLOAT32_REWARDS
 from smoothcruiser.problem.batched.jax import precise
 

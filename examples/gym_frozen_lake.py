@@ -7,7 +7,9 @@ import smoothcruiser as sc
 
 
 def main() -> None:
-    problem = sc.make("gym:FrozenLake-v1,map_name=8x8", discount=0.95, temperature=0.01)
+    problem = sc.make(
+        "gym:FrozenLake-v1,map_name=8x8", discount=0.95, temperature=0.01
+    )
     exact = sc.plan(problem, method="exact")
     found = sc.plan(problem, method="certified", epsilon=0.05, delta=0.1, seed=1)
     print(f"exact value       {exact.value:.6f}")

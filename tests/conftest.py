@@ -68,5 +68,5 @@ def _is_named(test: str, name: str) -> bool:
 def _schedules_are_searched() -> Iterator[None]:
     """Keep no schedules; those that started processes keep are apart from these."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("smoothcruiser.schedule.kept.is_on", lambda: False)
+        patch.setattr("smoothcruiser.schedule.schedule_cache.is_on", lambda: False)
         yield

@@ -129,5 +129,7 @@ def _broken(link: str, path: Path, pages: dict[Path, Page]) -> str | None:
 
 if __name__ == "__main__":
     wrong = flaws(Path(sys.argv[1]))
-    print("\n".join(wrong) or "links lead somewhere, nothing is fetched from elsewhere")
+    print(
+        "\n".join(wrong) or "links lead somewhere, nothing is fetched from elsewhere"
+    )
     sys.exit(bool(wrong))

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from smoothcruiser.cli.app import app
-from smoothcruiser.problem.adapter import list_adapters
+from smoothcruiser.problem.adapter_protocol import list_adapters
 from smoothcruiser.problem.zoo import ZOO
 from smoothcruiser.records.data import kinds, schema
 from smoothcruiser.store.file import APPLICATION, TABLES, VERSION

@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 
 import smoothcruiser as sc
 from smoothcruiser.display.plans import rivals_blocks
-from smoothcruiser.display.price import (
+from smoothcruiser.display.price_text import (
     ALTERNATIVES_ABOVE,
     COMPILED_SPEED,
     rivals,
     time_sentence,
 )
-from smoothcruiser.schedule.numbers import compact, short
+from smoothcruiser.schedule.number_text import compact, short
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.text import (
     describe_price,
@@ -178,7 +178,9 @@ def packed(entries: dict[str, dict[str, Any]]) -> dict[str, Any]:
             return texts.setdefault(x, len(texts))
         return [place(y) for y in x] if isinstance(x, list) else x
 
-    placed = {key: [place(value) for value in x.values()] for key, x in entries.items()}
+    placed = {
+        key: [place(value) for value in x.values()] for key, x in entries.items()
+    }
     codes = _codes("".join(texts))
     return {
         "axes": AXES,

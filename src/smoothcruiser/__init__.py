@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from smoothcruiser.comparison import Comparison, compare
     from smoothcruiser.display.following import follow
     from smoothcruiser.display.page import report
-    from smoothcruiser.display.trees import view
+    from smoothcruiser.display.result_pages import view
     from smoothcruiser.errors import (
         BrokenPromise,
         InvalidInput,
@@ -51,20 +51,19 @@ if TYPE_CHECKING:
         Unpayable,
         WorkersLost,
     )
-    from smoothcruiser.estimate import Certificate, Estimate
+    from smoothcruiser.estimate import Certificate, Estimate, Estimates
     from smoothcruiser.exact.solution import Solution
     from smoothcruiser.methods.auto import Auto
     from smoothcruiser.methods.base import Prepared
-    from smoothcruiser.methods.certified import CertifiedSearch
-    from smoothcruiser.methods.estimates import Estimates
-    from smoothcruiser.methods.exact import Exact
-    from smoothcruiser.methods.resume import resume
+    from smoothcruiser.methods.certified_search import CertifiedSearch
+    from smoothcruiser.methods.exact_method import Exact
     from smoothcruiser.methods.scheduled import (
         Paper,
         SmoothCruiser,
         SparseSampling,
         run,
     )
+    from smoothcruiser.methods.sessions import resume
     from smoothcruiser.operators import (
         KL,
         CustomOperator,
@@ -79,13 +78,13 @@ if TYPE_CHECKING:
     from smoothcruiser.playing.episodes import Summary, play
     from smoothcruiser.problem.batched import batched
     from smoothcruiser.problem.make import make
+    from smoothcruiser.problem.model.tabular import tabular
     from smoothcruiser.problem.problem import MDP, Game, Problem
-    from smoothcruiser.problem.tabular import tabular
     from smoothcruiser.progress import Progress
     from smoothcruiser.records.data import schema
     from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
-    from smoothcruiser.tree.prior_searches import PUCT, Gumbel
-    from smoothcruiser.tree.searches import BTS, DENTS, MENTS, RENTS, TENTS, UCT
+    from smoothcruiser.tree.prior_rules import PUCT, Gumbel
+    from smoothcruiser.tree.search_rules import BTS, DENTS, MENTS, RENTS, TENTS, UCT
     from smoothcruiser.tree.tree import Tree
 
     __version__: str
@@ -189,7 +188,7 @@ _HOMES = {
     ),
     "display.following": ("follow",),
     "display.page": ("report",),
-    "display.trees": ("view",),
+    "display.result_pages": ("view",),
     "errors": (
         "BrokenPromise",
         "InvalidInput",
@@ -203,14 +202,14 @@ _HOMES = {
     "estimate": (
         "Certificate",
         "Estimate",
+        "Estimates",
     ),
     "exact.solution": ("Solution",),
     "methods.auto": ("Auto",),
     "methods.base": ("Prepared",),
-    "methods.certified": ("CertifiedSearch",),
-    "methods.estimates": ("Estimates",),
-    "methods.exact": ("Exact",),
-    "methods.resume": ("resume",),
+    "methods.certified_search": ("CertifiedSearch",),
+    "methods.exact_method": ("Exact",),
+    "methods.sessions": ("resume",),
     "methods.scheduled": (
         "Paper",
         "SmoothCruiser",
@@ -239,7 +238,7 @@ _HOMES = {
         "MDP",
         "Problem",
     ),
-    "problem.tabular": ("tabular",),
+    "problem.model.tabular": ("tabular",),
     "progress": ("Progress",),
     "records.data": ("schema",),
     "schedule.schedule": (
@@ -248,8 +247,8 @@ _HOMES = {
         "Root",
         "Schedule",
     ),
-    "tree.prior_searches": ("PUCT", "Gumbel"),
-    "tree.searches": (
+    "tree.prior_rules": ("PUCT", "Gumbel"),
+    "tree.search_rules": (
         "BTS",
         "DENTS",
         "MENTS",

@@ -25,10 +25,10 @@ from smoothcruiser.methods.base import (
     refuse_unused,
     run_request,
 )
+from smoothcruiser.problem.action_sampler import refuse_sampled
+from smoothcruiser.problem.adapter_protocol import live_problem
 from smoothcruiser.problem.arguments import check_keywords
-from smoothcruiser.problem.live import live_problem
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.sampled import refuse_sampled
 from smoothcruiser.progress import Callback, finish, show_bar
 from smoothcruiser.query import (
     KEYWORDS,
@@ -40,10 +40,10 @@ from smoothcruiser.query import (
 )
 
 if TYPE_CHECKING:
+    from smoothcruiser.estimate import Estimates
     from smoothcruiser.exact.solution import Solution
-    from smoothcruiser.methods.estimates import Estimates
     from smoothcruiser.schedule.schedule import Schedule
-    from smoothcruiser.tree.searches import Search
+    from smoothcruiser.tree.search_rules import Search
 else:  # imported by whoever needs them; so ``typing.get_type_hints`` finds a name
     Estimates = Schedule = Search = Solution = Any
 

@@ -14,7 +14,9 @@ LONGEST_TOLD = 60  # characters of a value in a message
 class SmoothcruiserError(Exception):
     """Base of every error this library raises on purpose."""
 
-    in_module = False  # raised in a user's file: its arguments are Python's, no options
+    in_module = (
+        False  # raised in a user's file: its arguments are Python's, no options
+    )
 
 
 class InvalidInput(SmoothcruiserError, ValueError):

@@ -3,6 +3,8 @@ far they can be trusted.
 
 An interval is printed only with the confidence it has. A planner without a
 guarantee returns ``certificate=None``, never a fake one.
+
+The answers of ``plan_many`` as one object.
 """
 
 from __future__ import annotations
@@ -10,20 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, overload
 
-from smoothcruiser.operators.adding import sum_in_order
+from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.records.alike import same_fields
-from smoothcruiser.records.data import Data
+from smoothcruiser.records.data import Data, Framed, draw_object, same_fields
 from smoothcruiser.records.fields import calls_flaw, index_flaw, length_flaw
-from smoothcruiser.records.frames import Framed, draw_object
 from smoothcruiser.records.shapes import Count
 from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 Interval = tuple[float, float]
 NOWHERE: Interval = (math.nan, math.nan)  # of an illegal action
@@ -202,7 +203,9 @@ class Estimate(Shown, Data, Framed):
                     "low": lower_bound,
                     "high": upper_bound,
                     "policy": self.policy[a],
-                    "excluded": None if best_actions is None else a not in best_actions,
+                    "excluded": None
+                    if best_actions is None
+                    else a not in best_actions,
                 }
             )
         return action_rows
@@ -242,7 +245,9 @@ def likeliest(estimate: Estimate, max_actions: int) -> list[int]:
     return sorted(likely_actions[:max_actions])
 
 
-def best_action(policy: Sequence[float], q_values: Sequence[float], player: int) -> int:
+def best_action(
+    policy: Sequence[float], q_values: Sequence[float], player: int
+) -> int:
     """The action to take: the most likely one of the policy, ties broken by
     value for the mover, then by index.
     """
@@ -336,7 +341,9 @@ class Spread:
         gradient_sum = sum_in_order(gradient)
         q_values = [math.nan] * num_actions
         intervals, policy = [NOWHERE] * num_actions, [0.0] * num_actions
-        for a, q, interval, share in zip(actions, values, boxes, gradient, strict=True):
+        for a, q, interval, share in zip(
+            actions, values, boxes, gradient, strict=True
+        ):
             q_values[a], intervals[a], policy[a] = q, interval, share / gradient_sum
         return cls(tuple(q_values), tuple(intervals), tuple(policy))
 
@@ -390,7 +397,11 @@ def unsampled_estimate(
         middle_values, player=mover, weights=[weights[a] for a in actions]
     )
     spread = Spread.over(
-        problem.num_actions, actions, middle_values, [q_bounds] * len(actions), gradient
+        problem.num_actions,
+        actions,
+        middle_values,
+        [q_bounds] * len(actions),
+        gradient,
     )
     certificate = Certificate(
         kind="exact",
@@ -421,3 +432,70 @@ def unsampled_estimate(
             "allow, and the value only its middle, no estimate.",
         ),
     )
+
+
+@dataclass(frozen=True)
+class Estimates(Shown, Data, Framed, Sequence[Estimate]):
+    """The answers of ``plan_many``, in the order of its states.
+
+    All their intervals hold together with probability at least 1 - ``delta``.
+    """
+
+    json_kind: ClassVar[str] = "estimates"
+    frame_columns: ClassVar[tuple[str, ...]] = (
+        *("state", "value", "standard_error", "low", "high", "action", "label"),
+        *("epsilon", "num_calls", "method"),
+    )
+
+    estimates: tuple[Estimate, ...]
+    delta: float | None  # for all of them together; None where nothing is promised
+    num_calls: int  # of all; a state that is listed twice is paid for once
+    seconds: float
+    method: str
+    notes: tuple[str, ...] = ()
+    price: Count | None = (
+        None  # of all calls, at the most; None where nothing bounds them
+    )
+
+    @overload
+    def __getitem__(self, index: int) -> Estimate: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Estimate, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Estimate | tuple[Estimate, ...]:
+        """The answer at a place of the list of states."""
+        return self.estimates[index]
+
+    def __len__(self) -> int:
+        return len(self.estimates)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per state: its value, interval and recommended action."""
+        table_rows = []
+        for estimate in self.estimates:
+            lower_bound, upper_bound = estimate.interval or NOWHERE
+            table_rows.append(
+                {
+                    "state": estimate.state,
+                    "value": estimate.value,
+                    "standard_error": estimate.standard_error,
+                    "low": lower_bound,
+                    "high": upper_bound,
+                    "action": estimate.action,
+                    "label": estimate.action_label,
+                    "epsilon": estimate.epsilon,
+                    "num_calls": estimate.num_calls,
+                    "method": estimate.method,
+                }
+            )
+        return table_rows
+
+    def __repr__(self) -> str:
+        return brief(
+            "Estimates",
+            states=len(self),
+            method=self.method,
+            delta=self.delta,
+            calls=self.num_calls,
+        )

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.adapter_protocol import refuse_parts
 from smoothcruiser.problem.arguments import (
     check_call,
     check_keywords,
@@ -30,7 +31,6 @@ from smoothcruiser.problem.arguments import (
     is_whole,
 )
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.live import refuse_parts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Progress
 from smoothcruiser.progress import progress_callback as read_progress
@@ -317,7 +317,9 @@ def read_epsilon(
                 )
     stated_number = epsilon if relative is None else relative
     if not is_number(stated_number) or not 0.0 < stated_number < math.inf:  # type: ignore[operator]
-        raise InvalidInput(f"epsilon must be a finite number above 0, got {epsilon!r}.")
+        raise InvalidInput(
+            f"epsilon must be a finite number above 0, got {epsilon!r}."
+        )
     if relative is None:
         return float(epsilon), None
     smallest_value = min(

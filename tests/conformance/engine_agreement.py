@@ -13,19 +13,19 @@ from dataclasses import replace
 
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
-from smoothcruiser.engines.compiled.handover import ADDRESS, INLINED
-from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.compiled.tiers import ADDRESS, INLINED
+from smoothcruiser.engines.interpreted.reference import ReferenceEngine
+from smoothcruiser.engines.root_scores import BINNED, BINS, LOGGED, Score
 from smoothcruiser.engines.run import Ledger, run_schedule
-from smoothcruiser.engines.scores import BINNED, BINS, LOGGED, Score
 from smoothcruiser.engines.shards import Shard, cut_shards
 from smoothcruiser.engines.workers import local_workers
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.kinds import estimator_of
-from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
+from smoothcruiser.schedule.paper_schedule import paper_schedule, paper_sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
-from smoothcruiser.theory.paper import PaperSetting, value_bound
+from smoothcruiser.theory.paper_constants import PaperSetting, value_bound
 
 # of a schedule the reference has to run: it makes some 50,000 calls a second
 MOST_CALLS = 1500

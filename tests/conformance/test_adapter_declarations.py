@@ -13,7 +13,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.problem.declarations import DECLARATIONS
-from smoothcruiser.problem.spec import from_spec, is_spec
+from smoothcruiser.problem.make import from_spec, is_spec
 
 pytestmark = pytest.mark.compiles
 
@@ -23,7 +23,12 @@ def step(state, action, rng):
 
 
 OWN = sc.MDP(
-    step, num_actions=2, discount=0.9, operator=sc.Max(), terminal=True, initial_state=0
+    step,
+    num_actions=2,
+    discount=0.9,
+    operator=sc.Max(),
+    terminal=True,
+    initial_state=0,
 )
 
 
@@ -93,7 +98,9 @@ def built(door, more=(), **words):
 
 
 def written(words):
-    texts = {k: VALUES[k][1] if k != "actions" else json.dumps(words[k]) for k in words}
+    texts = {
+        k: VALUES[k][1] if k != "actions" else json.dumps(words[k]) for k in words
+    }
     return [f"{word}={text}" for word, text in texts.items()]
 
 
@@ -101,7 +108,9 @@ def written(words):
 def test_each_declaration_takes_effect_or_is_refused_by_name(door):
     refused = DOORS[door][0]
     words = {k: value for k, (value, _) in VALUES.items() if k not in refused}
-    assert words.keys() | refused.keys() | {"actions", "value_gap"} == set(DECLARATIONS)
+    assert words.keys() | refused.keys() | {"actions", "value_gap"} == set(
+        DECLARATIONS
+    )
     words["actions"] = [f"a{i}" for i in range(DOORS[door][2])]
     problem = built(door, **words)
     spec = json.loads(json.dumps(problem.spec))
@@ -237,7 +246,10 @@ class TestKnown:
         import gymnasium
         from gymnasium.envs.toy_text.blackjack import BlackjackEnv
 
-        from smoothcruiser.adapters.gymnasium.known import keeps_rewards, look_up_facts
+        from smoothcruiser.adapters.gymnasium.environments import (
+            keeps_rewards,
+            look_up_facts,
+        )
 
         env = gymnasium.make("Blackjack-v1")
         assert keeps_rewards(env)

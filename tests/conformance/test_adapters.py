@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 
 gym = pytest.importorskip("gymnasium")
 from smoothcruiser.adapters import gymnasium as adapter  # noqa: E402
-from smoothcruiser.jit.generator import stream_generator  # noqa: E402
+from smoothcruiser.jit.random.generator import stream_generator  # noqa: E402
 
 TABLES = {
     "gym:FrozenLake-v1": {"discount": 0.9, "temperature": 0.1, "epsilon": 0.3},
@@ -240,7 +240,9 @@ def test_snapshots_with_a_key_are_recognized():
     assert one == two
     assert hash(one) == hash(two)
     assert one != problem.initial_state
-    found = sc.plan(problem, method="certified", epsilon=0.3, delta=0.1, budget=200_000)
+    found = sc.plan(
+        problem, method="certified", epsilon=0.3, delta=0.1, budget=200_000
+    )
     assert found.interval[1] - found.interval[0] <= 0.6
 
 
@@ -368,7 +370,9 @@ def test_cartpole_with_a_sharp_schedule_at_a_payable_promise():
     assert schedule.num_calls < 100_000
     answers = [sc.run(problem, schedule, seed=seed) for seed in (1, 2)]
     assert abs(answers[0].value - answers[1].value) <= 2 * schedule.epsilon
-    alive = (1.0 + 2.0 * math.log(2.0)) / 0.6  # reward 1 and full entropy at every step
+    alive = (
+        1.0 + 2.0 * math.log(2.0)
+    ) / 0.6  # reward 1 and full entropy at every step
     assert all(
         a.interval[0] <= alive + 1e-6 and a.interval[1] >= alive - 0.4**8 * 10
         for a in answers
@@ -441,7 +445,9 @@ def test_tic_tac_toe_is_solved_as_by_backward_induction():
     )
     exact = sc.plan(problem, method="exact")
     assert exact.value == pytest.approx(truth, abs=1e-10)
-    found = sc.plan(problem, method="certified", epsilon=0.1, delta=0.1, budget=100_000)
+    found = sc.plan(
+        problem, method="certified", epsilon=0.1, delta=0.1, budget=100_000
+    )
     assert found.interval[0] <= truth <= found.interval[1]
     assert found.num_calls < 40_000
 
@@ -523,7 +529,9 @@ def test_a_search_that_began_in_the_middle_of_a_game_is_resumed(tmp_path):
     whole = sc.plan(problem, [1], budget=500, **asked)
     assert resumed.interval[1] - resumed.interval[0] < 0.9
     assert resumed.interval[0] <= whole.value <= resumed.interval[1]
-    assert sc.resume(1, store, trust=True, state=[1], budget=501).state == resumed.state
+    assert (
+        sc.resume(1, store, trust=True, state=[1], budget=501).state == resumed.state
+    )
     with pytest.raises(sc.InvalidInput, match="was started at state"):
         sc.resume(1, store, trust=True, state=[1, 1], budget=500)
 

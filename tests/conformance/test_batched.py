@@ -23,13 +23,13 @@ from test_engines import FAMILIES, OPERATORS, build
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.batched import BatchedEngine
 from smoothcruiser.engines.compiled.engine import CompiledEngine
-from smoothcruiser.engines.python import PythonEngine
-from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.interpreted.batched import BatchedEngine
+from smoothcruiser.engines.interpreted.python import PythonEngine
+from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.engines.registry import open_workers
+from smoothcruiser.engines.root_scores import WHOLE
 from smoothcruiser.engines.run import Ledger, run_schedule
-from smoothcruiser.engines.scores import WHOLE
 from smoothcruiser.engines.shards import Shard, cut_shards
 from smoothcruiser.operators.sampling import running_sums, sampled_columns
 from smoothcruiser.query import Compute
@@ -42,7 +42,9 @@ def problem_of(family, index):
     names = list(OPERATORS)
     operator = names[index % len(names)]
     K = 1 + (FAMILIES.index(family) + index) % 6
-    return build(family, OPERATORS[operator](K), K, 10 * FAMILIES.index(family) + index)
+    return build(
+        family, OPERATORS[operator](K), K, 10 * FAMILIES.index(family) + index
+    )
 
 
 # --- python: the same bits ----------------------------------------------------

@@ -101,7 +101,11 @@ def build(family, operator, K, seed):
         )
     if family == "ending game":
         return sc.tabular(
-            P, R - 0.5, players=3 - turns, terminal=dead, **(common | {"discount": 0.7})
+            P,
+            R - 0.5,
+            players=3 - turns,
+            terminal=dead,
+            **(common | {"discount": 0.7}),
         )
     if family == "long horizon":
         ways = {"legal": legal, "horizon": 12}
@@ -216,7 +220,9 @@ def halved_gradient(q):
 def test_agreement_with_an_operator_whose_gradient_does_not_sum_to_one():
     """The paper's general form: A ~ g/|g|_1 and rewards weighted by |g|_1 = 1/2."""
     operator = sc.CustomOperator(halved_value, halved_gradient, smooth=0.25)
-    for i, family in enumerate(("plain", "game", "terminals", "varying", "everything")):
+    for i, family in enumerate(
+        ("plain", "game", "terminals", "varying", "everything")
+    ):
         problem = build(family, operator, 1 + i, i)
         for schedule in (
             hand_made(problem.facts),

@@ -20,7 +20,7 @@ import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled import engine as compiled_module
 from smoothcruiser.engines.compiled.engine import CompiledEngine
-from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted, InvalidInput, OracleError
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
@@ -111,7 +111,10 @@ FAULTS = {
         ),
     ),
     STUCK: (InvalidInput, r"State \(4, 3\) has no legal action"),
-    NOBODY: (InvalidInput, r"player\(\(5, 3\)\) must be 1 \(max\) or 2 \(min\), got 3"),
+    NOBODY: (
+        InvalidInput,
+        r"player\(\(5, 3\)\) must be 1 \(max\) or 2 \(min\), got 3",
+    ),
 }
 
 
@@ -334,5 +337,7 @@ def test_a_state_of_another_type_is_refused_with_a_remedy():
             match=r"Compiled oracles take states of numbers, tuples.* got dict",
         ):
             engine(Job(moody_problem(0), table(moody_problem(0)), {1: 2}))
-    with pytest.raises(InvalidInput, match="could not be compiled for a state of type"):
+    with pytest.raises(
+        InvalidInput, match="could not be compiled for a state of type"
+    ):
         sc.run(moody_problem(0), table(moody_problem(0)), (0, 1, 2))

@@ -21,9 +21,9 @@ pytest.importorskip("pgx")
 
 import jax_fakes as fakes  # noqa: E402
 
-from smoothcruiser.adapters.gymnax.access import problem as gymnax_problem  # noqa: E402
-from smoothcruiser.adapters.pgx.games import problem as pgx_problem  # noqa: E402
-from smoothcruiser.jit.streams import stream  # noqa: E402
+from smoothcruiser.adapters.gymnax.tasks import problem as gymnax_problem  # noqa: E402
+from smoothcruiser.adapters.pgx.boards import problem as pgx_problem  # noqa: E402
+from smoothcruiser.jit.random.streams import stream  # noqa: E402
 
 
 def game(env, **more):
@@ -187,7 +187,9 @@ def test_a_chain_that_rounding_decides_has_the_value_of_its_precision(
         rows = backend.take(backend.one(climb.initial_state), np.zeros(100, np.int64))
         keys = backend.random(np.random.SeedSequence(0))
         for step in range(steps):
-            paid, rows, _ = backend.step(oracle.function, rows, np.ones(100, int), keys)
+            paid, rows, _ = backend.step(
+                oracle.function, rows, np.ones(100, int), keys
+            )
             assert (paid == (step == steps - 1)).all()
         assert jax.config.jax_enable_x64 is outside
     finally:

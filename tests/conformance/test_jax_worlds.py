@@ -20,7 +20,7 @@ jax = pytest.importorskip("jax")
 gymnax = pytest.importorskip("gymnax")
 pgx = pytest.importorskip("pgx")
 
-from smoothcruiser.jit.streams import stream  # noqa: E402
+from smoothcruiser.jit.random.streams import stream  # noqa: E402
 
 GYMNAX = [
     "CartPole-v1",
@@ -193,7 +193,9 @@ def test_planning_leaves_the_real_environment_alone(name):
     assert walks[0] == walks[1]
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "Reacher-misc,actions=3", "Pong-misc"])
+@pytest.mark.parametrize(
+    "name", ["CartPole-v1", "Reacher-misc,actions=3", "Pong-misc"]
+)
 def test_rows_are_paid_what_single_states_are(name):
     problem = sc.make(f"gymnax:{name}", discount=0.9, operator="max")
     oracle, choice = problem.oracle, random.Random(0)

@@ -142,7 +142,9 @@ def test_the_move_limit_of_pig_is_felt_near_it_and_far_from_it_positions_are_mer
 def test_passes_are_part_of_the_state_in_go():
     game = spiel.load_game("go", {"board_size": 2, "max_game_length": 6})
     problem = sc.make(
-        "openspiel:go,board_size=2,max_game_length=6", discount=GAMMA, operator=OPERATOR
+        "openspiel:go,board_size=2,max_game_length=6",
+        discount=GAMMA,
+        operator=OPERATOR,
     )
     assert solved(problem, []) == pytest.approx(
         value(game.new_initial_state()), abs=1e-9
@@ -324,7 +326,9 @@ def test_the_exact_solver_numbers_states_by_key_and_looks_them_up_by_key():
 def test_a_key_that_two_different_states_share_is_refused(method, key):
     with pytest.raises(sc.OracleError, match="Two different states have the same key"):
         sc.plan(
-            counting(key), method=method, **({"budget": 200} if method == "uct" else {})
+            counting(key),
+            method=method,
+            **({"budget": 200} if method == "uct" else {}),
         )
 
 

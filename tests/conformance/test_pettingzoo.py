@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 
 pytest.importorskip("pettingzoo")
 pytest.importorskip("pygame")
@@ -102,7 +102,10 @@ def test_positions_agree_with_openspiel(name, other, moves):
     turned = (lambda a: 3 * (a % 3) + a // 3) if moves == 9 else (lambda a: a)
     rng, compared, ends = random.Random(1), 0, 0
     while compared < 150:
-        state, theirs = mine.initial_state, pyspiel.load_game(other).new_initial_state()
+        state, theirs = (
+            mine.initial_state,
+            pyspiel.load_game(other).new_initial_state(),
+        )
         while not theirs.is_terminal():
             assert sorted(map(turned, mine.legal_actions(state))) == sorted(
                 theirs.legal_actions()
@@ -191,7 +194,9 @@ def test_another_game_is_another_problem():
     assert state_print(seven.initial_state) != state_print(eight.initial_state)
     other = begun(worlds.Nim(7))
     other.action_space = lambda agent: worlds.spaces.Discrete(5)
-    with pytest.raises(sc.InvalidInput, match="has 5 actions and the problem was made"):
+    with pytest.raises(
+        sc.InvalidInput, match="has 5 actions and the problem was made"
+    ):
         seven.start(other)
 
 

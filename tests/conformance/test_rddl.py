@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 
 pytest.importorskip("pyRDDLGym")
 pytest.importorskip("rddlrepository")
 from pyRDDLGym.core.env import RDDLEnv
 from rddl_worlds import LAMPS, LAMPS_INSTANCE, Level
 
-from smoothcruiser.adapters.rddl import access, repository
+from smoothcruiser.adapters.rddl import domains as access
+from smoothcruiser.adapters.rddl import reading as repository
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pyRDDLGym")
 SMALL = (

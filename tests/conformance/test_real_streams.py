@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.problem.adapter import load_adapters
+from smoothcruiser.problem.adapter_protocol import load_adapters
 
 pytestmark = pytest.mark.compiles
 STEPS = 8
@@ -35,7 +35,7 @@ def shared():
 def gymnasium_episodes(plans, name, reward_range=None, **made):
     import gymnasium
 
-    from smoothcruiser.adapters.gymnasium.families import register_family
+    from smoothcruiser.adapters.gymnasium.tables import register_family
 
     register_family(name)
     env = gymnasium.make(name, **made)
@@ -74,7 +74,9 @@ def dm_env_episodes(plans, _):
     from dm_env import TimeStep
 
     page = Path(__file__).resolve().parents[2] / "docs" / "worlds.md"
-    code = page.read_text().split("```python\nimport dm_env")[1].split("env = Slope")[0]
+    code = (
+        page.read_text().split("```python\nimport dm_env")[1].split("env = Slope")[0]
+    )
     space = {}
     exec(f"import dm_env{code}", space)
     yield from _time_steps(plans, space["Slope"](), TimeStep)
@@ -125,7 +127,7 @@ def openspiel_episodes(plans, name):
 def rddl_episodes(plans, name):
     from pyRDDLGym.core.env import RDDLEnv
 
-    from smoothcruiser.adapters.rddl.repository import domains
+    from smoothcruiser.adapters.rddl.reading import domains
 
     folder = domains()[name]
     env = RDDLEnv(str(folder / "domain.rddl"), str(folder / "instance1.rddl"))
@@ -175,7 +177,13 @@ WORLDS = [
         ("Blackjack-v1",),
         {"reward_range": (-1.0, 1.5)},
     ),
-    ("gym", "minigrid", gymnasium_episodes, ("MiniGrid-Dynamic-Obstacles-5x5-v0",), {}),
+    (
+        "gym",
+        "minigrid",
+        gymnasium_episodes,
+        ("MiniGrid-Dynamic-Obstacles-5x5-v0",),
+        {},
+    ),
     ("gym", "ale_py", gymnasium_episodes, ("ALE/Pong-v5",), ALE),
     ("pettingzoo", "pettingzoo", pettingzoo_episodes, ("Dice",), {}),
     ("dm_env", "dm_env", dm_env_episodes, ("Slope",), {}),

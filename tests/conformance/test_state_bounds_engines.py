@@ -15,10 +15,10 @@ from test_engines import FAMILIES, build
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.batched import BatchedEngine
 from smoothcruiser.engines.compiled.engine import CompiledEngine
-from smoothcruiser.engines.python import PythonEngine
-from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.interpreted.batched import BatchedEngine
+from smoothcruiser.engines.interpreted.python import PythonEngine
+from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 

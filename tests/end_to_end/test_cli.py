@@ -23,7 +23,7 @@ from smoothcruiser.methods.running import store_record
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.text import picture, plan_lines
 from smoothcruiser.store import Store
-from smoothcruiser.store.checks import schedule_from
+from smoothcruiser.store.record_checks import schedule_from
 
 CHAIN = ["chain:n=5", "--discount", "0.2", "--temperature", "10"]
 PROMISE = ["--epsilon", "20%", "--delta", "0.1"]
@@ -140,7 +140,9 @@ def test_prices_beyond_what_anybody_pays_are_refused_with_a_bound(run: Any) -> N
         sc.explain(problem, epsilon="1%", delta=0.1, method="smoothcruiser")
 
 
-def test_prices_of_certified_search_beyond_2_to_the_53_are_logarithms(run: Any) -> None:
+def test_prices_of_certified_search_beyond_2_to_the_53_are_logarithms(
+    run: Any,
+) -> None:
     data = run("explain", *HARD.split(), "--method", "certified", "--json").data
     assert data["num_calls"] is None
     assert whole_numbers(data) <= 2**53
@@ -290,7 +292,9 @@ def test_exact_agrees_with_the_closed_form(run: Any) -> None:
     assert "proven, not sampled" in run("exact", *CHAIN, "--state", "3").out
 
 
-def test_temperature_zero_and_operator_max_are_the_same_plain_problem(run: Any) -> None:
+def test_temperature_zero_and_operator_max_are_the_same_plain_problem(
+    run: Any,
+) -> None:
     zero = run(
         "exact",
         "chain:n=5",
@@ -357,10 +361,14 @@ def test_a_time_is_measured_on_demand(run: Any, own: str) -> None:
 
 
 def test_stores_runs_and_resume(run: Any, own: str) -> None:
-    first = run("plan", f"{own}:problem", *PROMISE, "--store", "runs.db", "--json").data
+    first = run(
+        "plan", f"{own}:problem", *PROMISE, "--store", "runs.db", "--json"
+    ).data
     listed = run("runs", "--store", "runs.db", "--json").data["runs"]
     assert [row["status"] for row in listed] == ["finished"]
-    again = run("plan", "--resume", "1", "--trust", "--store", "runs.db", "--json").data
+    again = run(
+        "plan", "--resume", "1", "--trust", "--store", "runs.db", "--json"
+    ).data
     assert again["value"] == first["value"]
     assert "finished" in run("runs", "--store", "runs.db").out
 
@@ -490,7 +498,12 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(
 ) -> None:
     """One that can be written needs nothing but the package."""
     done = run(
-        "plan", *CHAIN, *PROMISE, *SHARP, "--report", str(tmp_path / "no" / "page.html")
+        "plan",
+        *CHAIN,
+        *PROMISE,
+        *SHARP,
+        "--report",
+        str(tmp_path / "no" / "page.html"),
     )
     assert (done.code, done.out) == (2, "")
     assert "does not exist" in done.err

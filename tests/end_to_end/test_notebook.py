@@ -193,7 +193,9 @@ def test_a_callable_stops_it(notebook):
     assert calls < 10_000
 
 
-@pytest.mark.parametrize("what", ["plan", "schedule", "evaluate", "plan_many", "query"])
+@pytest.mark.parametrize(
+    "what", ["plan", "schedule", "evaluate", "plan_many", "query"]
+)
 def test_an_interrupted_cell_has_the_answer_so_far(notebook, what):
     interval, notes = printed(notebook[f"interrupt {what}"])
     assert overlaps(interval)

@@ -77,7 +77,16 @@ def _choose(tab, point):
 
 
 def _shown(tab):
-    names = ["calls", "expected", "promise", "price", "time", "root", "plan", "command"]
+    names = [
+        "calls",
+        "expected",
+        "promise",
+        "price",
+        "time",
+        "root",
+        "plan",
+        "command",
+    ]
     return json.loads(
         tab.run(
             f"JSON.stringify(Object.fromEntries({json.dumps(names)}"

@@ -82,9 +82,9 @@ def test_the_shown_run_is_the_command_of_make_run_at_its_printed_price() -> None
     words = shlex.split(command.group(1))
     made = " ".join((ROOT / "Makefile").read_text().replace("\\\n", " ").split())
     assert f"smoothcruiser {' '.join(words)}" in made
-    options = " ".join(word for word in words[1:] if word != "--compare-exact").replace(
-        "--state 23", ""
-    )
+    options = " ".join(
+        word for word in words[1:] if word != "--compare-exact"
+    ).replace("--state 23", "")
     price = json.loads(invoked(f"explain {options} --json").stdout)["num_calls"]
     assert f"at most {price:,} oracle calls" in PROMISES, (
         "make run prints another price: paste its new output"

@@ -19,8 +19,12 @@ from click.testing import CliRunner
 import smoothcruiser as sc
 from smoothcruiser.adapters import register
 from smoothcruiser.cli.app import app
-from smoothcruiser.problem.adapter import ADAPTERS, find_adapter, load_adapters
-from smoothcruiser.problem.spec import from_spec
+from smoothcruiser.problem.adapter_protocol import (
+    ADAPTERS,
+    find_adapter,
+    load_adapters,
+)
+from smoothcruiser.problem.make import from_spec
 
 HEADING = "An adapter"
 MODULE = "recipe_an_adapter"
@@ -175,7 +179,9 @@ def test_the_command_line_finds_an_installed_package(installed, tmp_path):
         "missing": [],
         "fault": "",
     }
-    said = run("explain", NAME, *promise, "--delta", "0.1", "--method", "smoothcruiser")
+    said = run(
+        "explain", NAME, *promise, "--delta", "0.1", "--method", "smoothcruiser"
+    )
     assert said["num_calls"] > 0
 
 

@@ -14,13 +14,13 @@ import pytest
 import recipes
 
 from smoothcruiser.certified.bounds import BOUNDS
-from smoothcruiser.certified.price import price_bound
+from smoothcruiser.certified.price_forecast import price_bound
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import solve
 from smoothcruiser.operators import CustomOperator, Entropy, Max
+from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import garnet, random_game
 
 HEADING = "A certified bound"
@@ -53,7 +53,9 @@ def hoeffding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 def misses(problem: Problem, word: str, seed: int) -> bool:
     """Whether an interval of 4,000 calls leaves out an exact value, or bounds cross."""
     try:
-        found = Certified(problem, delta=0.1, seed=seed, bound=word).query(budget=4_000)
+        found = Certified(problem, delta=0.1, seed=seed, bound=word).query(
+            budget=4_000
+        )
     except OracleError:  # of a correct oracle: the bounds exclude each other
         return True
     assert found.certificate is not None

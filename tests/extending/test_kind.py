@@ -15,17 +15,16 @@ import pytest
 import recipes
 
 import smoothcruiser as sc
-from smoothcruiser.display.price import explain_dict
+from smoothcruiser.display.price_text import explain_dict
 from smoothcruiser.engines.registry import EXECUTORS
 from smoothcruiser.errors import BrokenPromise, InvalidInput
 from smoothcruiser.schedule.compiler.candidates import frontier_of
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.kinds import KINDS, Kind, kind_named, moments_of, register
-from smoothcruiser.schedule.paper import paper_schedule
+from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.schedule.schedule import Level, Root, Schedule
-from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.leaves import constant
-from smoothcruiser.theory.moments import backup, plug_in
+from smoothcruiser.theory.analysis import ground
+from smoothcruiser.theory.moments import backup, constant, plug_in
 from smoothcruiser.tree.sample_v import SampleV
 
 
@@ -176,7 +175,8 @@ def test_an_engine_that_declares_it_keeps_the_promise(recipe: ModuleType) -> Non
     estimate = sc.run(problem(), schedule, executor="halves", seed=3)
     exact = sc.plan(problem(), method="exact")
     assert (
-        np.abs(np.subtract(estimate.q_values, exact.q_values)).max() <= schedule.epsilon
+        np.abs(np.subtract(estimate.q_values, exact.q_values)).max()
+        <= schedule.epsilon
     )
     assert estimate.num_calls == schedule.num_calls
 

@@ -11,7 +11,7 @@ import smoothcruiser as sc
 from smoothcruiser.cli.app import main
 from smoothcruiser.comparison import compare
 from smoothcruiser.methods import METHODS, register
-from smoothcruiser.tree.searches import TREE_SEARCHES
+from smoothcruiser.tree.search_rules import TREE_SEARCHES
 
 
 @pytest.fixture
@@ -29,7 +29,9 @@ def chain():
 
 
 def test_a_new_method_is_known_by_its_name(flat):
-    answer = sc.plan(chain(), method="flat", budget=6_000, options={"depth": 5}, seed=1)
+    answer = sc.plan(
+        chain(), method="flat", budget=6_000, options={"depth": 5}, seed=1
+    )
     assert answer.method == "flat"
     assert answer.action == sc.plan(chain(), method="exact").action
     assert answer.num_calls <= 6_000

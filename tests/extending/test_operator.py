@@ -84,7 +84,9 @@ def test_the_executors_agree_to_the_last_bit(recipe):
 
 def test_certified_search_encloses_the_truth(recipe, truth):
     found = sc.plan(recipe.problem, 0, method="certified", seed=3, **PROMISE)
-    assert found.certificate.interval[0] <= truth.value <= found.certificate.interval[1]
+    assert (
+        found.certificate.interval[0] <= truth.value <= found.certificate.interval[1]
+    )
     assert any("CentredSparsemax" in note for note in found.certificate.assumptions)
 
 

@@ -23,29 +23,34 @@ import smoothcruiser as sc
 from smoothcruiser import cli
 from smoothcruiser.certified.bounds import BOUNDS
 from smoothcruiser.certified.bounds import register as register_bound
-from smoothcruiser.certified.loops import _is_ours, rebound
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.sweeps.compiled_loops import _is_ours, rebound
 from smoothcruiser.cli.app import main
 from smoothcruiser.engines import registry
 from smoothcruiser.engines.base import Executor, Job
-from smoothcruiser.engines.batched import BatchedEngine
-from smoothcruiser.engines.python import PythonEngine
-from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.interpreted.batched import BatchedEngine
+from smoothcruiser.engines.interpreted.python import PythonEngine
+from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.engines.workers import local_workers
 from smoothcruiser.errors import BrokenPromise, InvalidInput, MissingExtra
 from smoothcruiser.operators import OPERATORS, CustomOperator, TemperedOperator
 from smoothcruiser.operators import register as register_operator
 from smoothcruiser.operators.base import Scalar
 from smoothcruiser.operators.entropy import entropy_gradient, entropy_value
-from smoothcruiser.problem import adapter as adapters
-from smoothcruiser.problem.adapter import ADAPTERS, FAULTS, keep_fault, load_adapters
-from smoothcruiser.problem.adapter import register as register_adapter
+from smoothcruiser.problem import adapter_protocol as adapters
+from smoothcruiser.problem.adapter_protocol import (
+    ADAPTERS,
+    FAULTS,
+    keep_fault,
+    load_adapters,
+)
+from smoothcruiser.problem.adapter_protocol import register as register_adapter
 from smoothcruiser.query import Compute
 from smoothcruiser.schedule.kinds import KINDS, Estimator, Kind
 from smoothcruiser.schedule.kinds import register as register_kind
 from smoothcruiser.schedule.kinds.constant import Constant
 from smoothcruiser.schedule.schedule import Level, Root, Schedule
-from smoothcruiser.tree.searches import UCT
+from smoothcruiser.tree.search_rules import UCT
 from smoothcruiser.tree.tree import Tree
 
 TABLES: tuple[dict[Any, Any], ...] = (
@@ -333,7 +338,10 @@ def test_the_answer_names_the_row_that_ran_it() -> None:
 
 
 FAULTY = [
-    ({"engine": raising(ImportError("no jax"))}, "cannot be loaded: ImportError: no j"),
+    (
+        {"engine": raising(ImportError("no jax"))},
+        "cannot be loaded: ImportError: no j",
+    ),
     ({"refuses": lambda job: True}, "must return a sentence or None, got True"),
     ({"refuses": raising(KeyError("x"))}, r"cannot say whether .* \(KeyError: 'x'\)"),
 ]
@@ -349,7 +357,9 @@ def test_a_faulty_row_stops_nobody_but_itself(
         registry.open_workers(job(), compute)
     assert registry.default_executor(chain()) == "compiled"
     monkeypatch.setattr(PythonEngine, "kinds", frozenset())
-    with pytest.raises(InvalidInput, match=r"that can: reference, compiled, batched, "):
+    with pytest.raises(
+        InvalidInput, match=r"that can: reference, compiled, batched, "
+    ):
         registry.open_workers(job(), replace(compute, executor="python"))
 
 
@@ -396,7 +406,9 @@ def test_a_kind_without_code_ends_the_run(engine: Any) -> None:
     register_kind(OddEstimator())
     problem = chain()
     levels = (Level(Kind.CONSTANT), Level(Odd.ODD, continuation=0))
-    schedule = Schedule("", problem.facts, levels, Root("value", 1, 1, ""), np.inf, 0.1)
+    schedule = Schedule(
+        "", problem.facts, levels, Root("value", 1, 1, ""), np.inf, 0.1
+    )
     registry.register(
         row(
             "listing",
@@ -404,7 +416,9 @@ def test_a_kind_without_code_ends_the_run(engine: Any) -> None:
             open=lambda job, compute: local_workers(Listing(job)),
         )
     )
-    with pytest.raises(BrokenPromise, match="engine listing lists kind ODD and does n"):
+    with pytest.raises(
+        BrokenPromise, match="engine listing lists kind ODD and does n"
+    ):
         sc.run(problem, schedule, executor="listing")
 
 
@@ -419,7 +433,10 @@ def estimator(**attributes: Any) -> Estimator:
 @pytest.mark.parametrize(
     "wrong, sentence",
     [
-        (OddEstimator, "object of a subclass of Estimator, got the class OddEstimator"),
+        (
+            OddEstimator,
+            "object of a subclass of Estimator, got the class OddEstimator",
+        ),
         (3, "object of a subclass of Estimator, got an object of int"),
         (estimator(kind=100), "Mine needs a class attribute kind, .* got 100"),
         (estimator(kind=property()), "attribute kind, .* got none|got a property"),
@@ -461,7 +478,10 @@ class Mine(TemperedOperator):
     [
         (Mine(1.0), "takes a subclass of Operator .*, got a Mine"),
         (int, "takes a subclass of Operator .*, got int"),
-        (CustomOperator, "CustomOperator needs a class attribute name.*got a property"),
+        (
+            CustomOperator,
+            "CustomOperator needs a class attribute name.*got a property",
+        ),
         (type("Mute", (Mine,), {"name": ""}), "Mute needs a class attribute.* got ''"),
         (type("Two", (Mine,), {"name": "a b"}), "of letters, digits.*, got 'a b'"),
         (type("Half", (TemperedOperator,), {"name": "half"}), "define curvature, off"),
@@ -624,5 +644,7 @@ def test_a_rule_that_is_no_rule_is_refused() -> None:
         def rule(self, problem_operator: Any) -> Any:
             return (0, 0)
 
-    with pytest.raises(InvalidInput, match="wrong: rule must return a TreeRule, got t"):
+    with pytest.raises(
+        InvalidInput, match="wrong: rule must return a TreeRule, got t"
+    ):
         Tree(chain(), method=Wrong())

@@ -275,7 +275,9 @@ def planned() -> list[tuple[sc.Problem, dict[str, Any]]]:
 
 def operators(base: type[sc.Operator] = sc.Operator) -> set[type[sc.Operator]]:
     """Every operator that the package defines; not the classes between."""
-    own = [c for c in base.__subclasses__() if c.__module__.startswith("smoothcruiser")]
+    own = [
+        c for c in base.__subclasses__() if c.__module__.startswith("smoothcruiser")
+    ]
     return set().union(*map(operators, own)) if own else {base}
 
 
@@ -323,9 +325,12 @@ if __name__ == "__main__":
     answers = {
         name: {
             "value": estimate.value,
-            "bits": earlier.get(name, {"bits": {}})["bits"] | {VECTORS: bits(estimate)},
+            "bits": earlier.get(name, {"bits": {}})["bits"]
+            | {VECTORS: bits(estimate)},
         }
         for name, estimate in found.items()
     }
-    FILE.write_text(json.dumps({"platform": HERE, "answers": answers}, indent=1) + "\n")
+    FILE.write_text(
+        json.dumps({"platform": HERE, "answers": answers}, indent=1) + "\n"
+    )
     print(f"{len(answers)} answers")

@@ -17,10 +17,10 @@ from smoothcruiser.operators import (
     SquareRoot,
 )
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
+from smoothcruiser.schedule.paper_schedule import paper_schedule, paper_sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Level
-from smoothcruiser.theory import paper
-from smoothcruiser.theory.paper import PaperSetting
+from smoothcruiser.theory import paper_constants as paper
+from smoothcruiser.theory.paper_constants import PaperSetting
 
 
 def mdp(gamma, temperature, num_actions=2, **more):

@@ -91,7 +91,7 @@ def test_calls_before_a_search_for_a_schedule_ends_are_counted(
     tmp_path, monkeypatch, verb
 ):
     """The simulator is timed, and then there is no time to find a schedule."""
-    from smoothcruiser.methods import fitting
+    from smoothcruiser.methods import schedule_within_limits as fitting
     from smoothcruiser.schedule.reach import OutOfTime
 
     def late(*asked):

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from smoothcruiser.exact import solve
 from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.facts import expected_steps
+from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import tabular
 
 pytestmark = pytest.mark.compiles
 

@@ -20,8 +20,8 @@ from smoothcruiser.operators import (
     Sparsemax,
     SquareRoot,
 )
+from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import tabular
 
 LAWS = settings(derandomize=True, deadline=None, max_examples=120)
 

@@ -78,7 +78,9 @@ def test_every_method_refuses_or_answers_in_numbers(
 
 
 @pytest.mark.parametrize(("discount", "horizon"), [(FAR, None), (1.0, 10**6)])
-def test_a_budget_is_answered_at_the_edge(discount: float, horizon: int | None) -> None:
+def test_a_budget_is_answered_at_the_edge(
+    discount: float, horizon: int | None
+) -> None:
     problem = world(discount, 200, horizon)
     low, high = problem.facts.value_bounds()
     asked = {"epsilon": "5%", "delta": 0.1, "budget": 500}

@@ -147,7 +147,9 @@ def test_the_bregman_remainder_is_between_zero_and_curvature(
     """
     operator, base, q = case
     step = [x - y for x, y in zip(q, base, strict=True)]
-    inner = math.fsum(d * g for d, g in zip(step, operator.gradient(base), strict=True))
+    inner = math.fsum(
+        d * g for d, g in zip(step, operator.gradient(base), strict=True)
+    )
     remainder = operator.value(q) - operator.value(base) - inner
     slack = noise(operator, q, base)
     span = max(step) - min(step)
@@ -203,7 +205,9 @@ def test_order_of_the_operators(q: list[float], temperature: float) -> None:
         SquareRoot(temperature),
     ):
         slack = noise(operator, q)
-        assert top - slack <= operator.value(q) <= top + operator.offset(len(q)) + slack
+        assert (
+            top - slack <= operator.value(q) <= top + operator.offset(len(q)) + slack
+        )
     mellow = KL(temperature)
     assert (
         top - temperature * math.log(len(q)) - noise(mellow, q)

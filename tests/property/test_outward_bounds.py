@@ -19,7 +19,7 @@ import smoothcruiser as sc
 from smoothcruiser.estimate import unsampled_estimate
 from smoothcruiser.operators import outward
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.analysis import ground
 
 Enclosure = tuple[Fraction, Fraction]
 DISCOUNTS = (0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99, 0.999999)

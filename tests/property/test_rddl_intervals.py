@@ -21,8 +21,7 @@ from smoothcruiser.adapters.rddl.expressions import (
     choice,
     is_random,
 )
-from smoothcruiser.adapters.rddl.intervals import interval
-from smoothcruiser.adapters.rddl.laws import law
+from smoothcruiser.adapters.rddl.laws import interval, law
 
 # examples are built by hand here, and slowly on a busy machine
 LAWS = settings(

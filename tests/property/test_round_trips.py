@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import smoothcruiser as sc
-from smoothcruiser.certified.explain import CertifiedForecast
-from smoothcruiser.certified.table import KeptTable, Row
+from smoothcruiser.certified.price_forecast import CertifiedForecast
+from smoothcruiser.certified.state_table import KeptTable, Row
 from smoothcruiser.checks import Check
 from smoothcruiser.checks.probe import Finding
 from smoothcruiser.comparison import Comparison, PlannerRun, Truth
@@ -28,7 +28,7 @@ from smoothcruiser.exact import Solution, solve
 from smoothcruiser.methods.base import Forecast
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
-from smoothcruiser.schedule.paper import paper_schedule
+from smoothcruiser.schedule.paper_schedule import paper_schedule
 
 LAWS = settings(derandomize=True, deadline=None, max_examples=150)
 FEW = settings(derandomize=True, deadline=None, max_examples=25)

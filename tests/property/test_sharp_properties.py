@@ -26,9 +26,8 @@ from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_s
 from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.schedule import Kind
 from smoothcruiser.schedule.verify.sharp import root_promise
-from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.leaves import constant
-from smoothcruiser.theory.moments import backup, blind, plug_in, rollout
+from smoothcruiser.theory.analysis import ground
+from smoothcruiser.theory.moments import backup, blind, constant, plug_in, rollout
 from smoothcruiser.theory.noise import (
     OperatorRule,
     bregman_cap,
@@ -162,7 +161,8 @@ def test_compiled_schedules_verify_and_are_tight(
     if schedule.root.samples > 1:
         with pytest.raises(BrokenPromise):
             replace(
-                schedule, root=replace(schedule.root, samples=schedule.root.samples - 1)
+                schedule,
+                root=replace(schedule.root, samples=schedule.root.samples - 1),
             )
 
 

@@ -21,8 +21,8 @@ from scipy.optimize import linprog
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import Solution, solve
 from smoothcruiser.operators import Max
+from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import tabular
 
 pytestmark = pytest.mark.compiles
 
@@ -91,7 +91,9 @@ class Tiny:
             found = set(goal)
             for _ in range(S):
                 found |= {
-                    s for s in range(S) if any(P[s][z] and z in found for z in range(S))
+                    s
+                    for s in range(S)
+                    if any(P[s][z] and z in found for z in range(S))
                 }
             return found
 

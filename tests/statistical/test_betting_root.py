@@ -18,9 +18,9 @@ import pytest
 from scipy.stats import binom
 
 import smoothcruiser as sc
+from smoothcruiser.engines.root_scores import add_scores
 from smoothcruiser.engines.run import RootSums
-from smoothcruiser.engines.scores import add_scores
-from smoothcruiser.engines.stopping import StoppingRule, stopping_rule
+from smoothcruiser.engines.stopping_rule import StoppingRule, stopping_rule
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 

@@ -16,13 +16,13 @@ from scipy.optimize import minimize
 from scipy.stats import binom
 
 from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
-from smoothcruiser.theory.correction import (
+from smoothcruiser.theory.noise import OperatorRule
+from smoothcruiser.theory.randomized import (
     correction,
     largest_chance,
     plug_in_correction,
     span_moments,
 )
-from smoothcruiser.theory.noise import OperatorRule
 
 SMOOTH = [
     Entropy(0.3),
@@ -173,7 +173,9 @@ def test_moments_of_the_distance_hold_exactly(law: tuple[float, ...], m: int) ->
 
 @pytest.mark.parametrize("m", [1, 2, 4])
 @pytest.mark.parametrize("operator", SMOOTH, ids=lambda o: f"{o.name} {o.strength:g}")
-def test_second_moments_of_corrections_hold_exactly(operator: Operator, m: int) -> None:
+def test_second_moments_of_corrections_hold_exactly(
+    operator: Operator, m: int
+) -> None:
     """A sampled correction with its signed action and a two-point continuation."""
     worst = 0.0
     for law, gap in itertools.product(

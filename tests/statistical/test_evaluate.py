@@ -50,7 +50,9 @@ def test_coverage_over_480_runs():
         for policy in (random_policy(problem, number), best.policy):
             truth = policy_value(problem, policy)[0]
             for seed in range(RUNS_A_CASE):
-                answer = sc.evaluate(problem, policy, delta=0.1, budget=4000, seed=seed)
+                answer = sc.evaluate(
+                    problem, policy, delta=0.1, budget=4000, seed=seed
+                )
                 low, high = answer.interval
                 misses += not low <= truth <= high
                 narrow += abs(answer.value - truth) > (high - low) / 16.0
@@ -123,7 +125,9 @@ def test_the_evidence_knows_the_law_of_a_path():
 
 
 def test_epsilon_is_reached_without_a_truncation():
-    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.9, temperature=0.4)
+    problem = sc.make(
+        "garnet:states=8,actions=3,seed=1", discount=0.9, temperature=0.4
+    )
     policy = random_policy(problem, 0)
     answer = sc.evaluate(problem, policy, epsilon=0.1, delta=0.1)
     assert answer.epsilon <= 0.1
@@ -133,7 +137,9 @@ def test_epsilon_is_reached_without_a_truncation():
 
 
 def test_the_interval_shrinks_with_the_budget_and_a_budget_is_kept():
-    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.9, temperature=0.4)
+    problem = sc.make(
+        "garnet:states=8,actions=3,seed=1", discount=0.9, temperature=0.4
+    )
     policy = random_policy(problem, 0)
     widths = []
     for budget in (100, 10_000, 1_000_000):
@@ -155,7 +161,9 @@ def test_forms_of_a_policy_agree():
     """Compiled rollouts of a table and Python rollouts of a function draw from
     the same stream: the same mean.
     """
-    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
+    problem = sc.make(
+        "garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4
+    )
     solution = sc.solve(problem)
     table = sc.evaluate(problem, solution.policy, budget=3000, seed=7)
     function = sc.evaluate(problem, lambda s: solution.policy[s], budget=3000, seed=7)
@@ -191,7 +199,9 @@ def test_trees_are_followed_as_far_as_they_know():
 
 
 def test_an_estimate_is_a_policy_of_one_state():
-    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
+    problem = sc.make(
+        "garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4
+    )
     estimate = sc.plan(problem, method="exact")
     table = np.full((8, 3), 1.0 / 3.0)
     table[0] = estimate.policy
@@ -200,7 +210,9 @@ def test_an_estimate_is_a_policy_of_one_state():
 
 
 def test_bad_policies_are_refused():
-    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
+    problem = sc.make(
+        "garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4
+    )
     for policy in (
         lambda s: [0.5, 0.5],
         lambda s: [0.5, 0.6, 0.2],
@@ -218,7 +230,9 @@ def test_bad_policies_are_refused():
 
 
 def test_an_epsilon_that_the_budget_does_not_reach_is_told():
-    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
+    problem = sc.make(
+        "garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4
+    )
     blind = np.full((8, 3), 1 / 3)
     short = sc.evaluate(problem, blind, epsilon=0.01, budget=1_000)
     assert "epsilon = 0.01 was not reached within 1,000 calls" in short.notes[-1]
@@ -280,7 +294,11 @@ def test_array_states_are_told_apart():
 
     start = np.zeros(2)
     problem = sc.MDP(
-        step, num_actions=2, discount=0.5, operator=sc.Entropy(0.3), initial_state=start
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(0.3),
+        initial_state=start,
     )
     tree = Tree(problem, method="bts").grow(simulations=200)
     exact = 0.5  # half of the time 0.5, twice in the long run; and the entropy
@@ -324,7 +342,9 @@ def test_the_value_of_a_certified_tree_lies_in_its_interval():
     """UCT estimates the plain maximum: beside an interval of the entropy
     problem its own number would be nonsense.
     """
-    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=1.0)
+    problem = sc.make(
+        "garnet:states=8,actions=3,seed=1", discount=0.5, temperature=1.0
+    )
     for method in ("uct", "bts", "ments"):
         answer = sc.plan(
             problem, method=method, budget=100_000, certify=True, delta=0.1
@@ -339,7 +359,9 @@ def test_the_value_of_a_certified_tree_lies_in_its_interval():
 
 
 def test_a_clock_may_end_a_certificate():
-    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=1.0)
+    problem = sc.make(
+        "garnet:states=8,actions=3,seed=1", discount=0.5, temperature=1.0
+    )
     answer = sc.plan(problem, method="uct", seconds=0.2, certify=True)
     assert answer.certificate.kind == "policy"
     assert sc.evaluate(problem, np.full((8, 3), 1 / 3), seconds=0.05).num_calls > 0

@@ -28,10 +28,10 @@ from verification_worlds import (
 )
 
 import smoothcruiser as sc
-from smoothcruiser.certified.table import Row
+from smoothcruiser.certified.state_table import Row
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import solve
-from smoothcruiser.problem.rows import has_rows
+from smoothcruiser.problem.model.known_outcomes import has_rows
 
 FALSE_ALARM = 1e-3
 RUNS = range(0, 120, 2)  # even numbers have a horizon

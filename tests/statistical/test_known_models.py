@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.table import table_of
+from smoothcruiser.certified.state_table import table_of
 from smoothcruiser.errors import OracleError
 from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.problem import MDP, Game
@@ -127,7 +127,9 @@ def test_no_bound_of_any_state_misses_the_rational_value(seed: int) -> None:
     """MDPs and games, plain max, discounts to 0.999, epsilon to below rounding."""
     rng = np.random.default_rng(seed)
     rows, discount = random_rows(rng), DISCOUNTS[seed % len(DISCOUNTS)]
-    minimal = [bool(x) for x in rng.integers(2, size=SIZE)] if seed % 2 else [False] * 4
+    minimal = (
+        [bool(x) for x in rng.integers(2, size=SIZE)] if seed % 2 else [False] * 4
+    )
     truth = rational_values(rows, discount, minimal)
     problem = Game(
         never,
@@ -196,7 +198,9 @@ def test_no_bound_misses_with_a_horizon_and_an_entropy(seed: int) -> None:
         memory.query(epsilon=epsilon)
         check_all_bounds(
             memory,
-            lambda state, left: decimal_value(rows, discount, temperature, state, left),
+            lambda state, left: decimal_value(
+                rows, discount, temperature, state, left
+            ),
         )
 
 

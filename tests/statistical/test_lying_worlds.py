@@ -94,7 +94,9 @@ def report(row: Row) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Run the gallery and print its table.")
+    parser = argparse.ArgumentParser(
+        description="Run the gallery and print its table."
+    )
     parser.add_argument(
         "--runs", type=int, default=20, help="seeds for each way of asking"
     )

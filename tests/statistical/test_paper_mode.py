@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import smoothcruiser as sc
-from smoothcruiser.schedule.paper import paper_schedule
+from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 
 FALSE_ALARM = 1e-3

@@ -16,7 +16,7 @@ import pytest
 from scipy.stats import binom
 
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.table import table_of
+from smoothcruiser.certified.state_table import table_of
 from smoothcruiser.errors import OracleError
 from smoothcruiser.operators import Max
 from smoothcruiser.problem.problem import Game

@@ -7,12 +7,17 @@ import pytest
 from scipy.special import gammaln, logsumexp
 from scipy.stats import binom
 
-from smoothcruiser.certified.pooled import RATE_LOGS, RATES, PooledRegion, log_price
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.sweeps.pooled import (
+    RATE_LOGS,
+    RATES,
+    PooledRegion,
+    log_price,
+)
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
 from smoothcruiser.operators import Entropy, Max, Sparsemax
-from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.problem.model.tabular import tabular
 
 RUNS, PAIRS, OUTCOMES, STEPS, FIRST = 8_000, 4, 6, 240, 3
 ALPHA = 0.1

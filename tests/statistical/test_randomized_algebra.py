@@ -24,7 +24,7 @@ from test_sharp_algebra import (
 from smoothcruiser.operators import KL, Entropy, Max, Sparsemax, SquareRoot
 from smoothcruiser.schedule.kinds import KINDS, Kind
 from smoothcruiser.schedule.schedule import Level
-from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import Moments, backup
 
 RUNS = 700
@@ -55,7 +55,9 @@ def table(
     add(Level(Kind.ROLLOUT, 2, 0, 0) if smooth else Level(Kind.PLUGIN, 2, 0))
     onward = 1 if kind == Kind.RANDOM_ROLLOUT else -1
     add(Level(kind, first, 1, onward, rungs=RUNGS))
-    if kind == Kind.RANDOM_ROLLOUT:  # a chain: corrections that continue at corrections
+    if (
+        kind == Kind.RANDOM_ROLLOUT
+    ):  # a chain: corrections that continue at corrections
         add(Level(kind, first, 1, 2, rungs=RUNGS))
         add(Level(Kind.ROLLOUT, 2, 1, 3))
     return levels, made

@@ -32,12 +32,13 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
-from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.leaves import constant, middle
+from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import (
     Moments,
     backup,
     blind,
+    constant,
+    middle,
     plug_in,
     rollout,
 )
@@ -368,7 +369,9 @@ class Sampler:
         )
         return self.problem.reward[states, actions, after], after
 
-    def backup(self, child: int, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    def backup(
+        self, child: int, states: np.ndarray, actions: np.ndarray
+    ) -> np.ndarray:
         reward, after = self.step(states, actions)
         return reward + self.problem.facts.discount * self.draw(child, after)
 
@@ -431,7 +434,9 @@ class Sampler:
     def _corrections(self, level: Level, s: int, m: int) -> np.ndarray:
         """What the rungs add: 0 for most, and rarely a correction over its chance."""
         out = np.zeros(m)
-        rung = np.searchsorted(np.cumsum(level.rungs), self.rng.random(m), side="right")
+        rung = np.searchsorted(
+            np.cumsum(level.rungs), self.rng.random(m), side="right"
+        )
         for j, chance in enumerate(level.rungs):
             here = np.nonzero(rung == j)[0]
             if len(here):
@@ -471,7 +476,9 @@ class Sampler:
         column = (chance > np.cumsum(share, axis=1)).sum(axis=1)
         column = column.clip(max=delta.shape[1] - 1)
         actions = np.nonzero(p.legal[s])[0]
-        onward = self.backup(level.continuation, np.full(len(norm), s), actions[column])
+        onward = self.backup(
+            level.continuation, np.full(len(norm), s), actions[column]
+        )
         signed = np.sign(delta[np.arange(len(norm)), column])
         return (
             heads[0]
@@ -531,7 +538,9 @@ def claims(schedule: Schedule) -> list[tuple[Moments, int | None]]:
     return list(zip(made, remaining, strict=True))
 
 
-def check_levels(problem: Toy, schedule: Schedule, budget: int, seed: int = 1) -> float:
+def check_levels(
+    problem: Toy, schedule: Schedule, budget: int, seed: int = 1
+) -> float:
     """Assert bias, variance and range of every level in every state; returns
     the largest share of a bias interval that was reached.
     """

@@ -18,9 +18,8 @@ from sharp_coverage import binomial_tail, study
 
 import smoothcruiser as sc
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
-from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.leaves import constant
-from smoothcruiser.theory.moments import backup, plug_in
+from smoothcruiser.theory.analysis import ground
+from smoothcruiser.theory.moments import backup, constant, plug_in
 
 CASES = adversarial.cases()
 CHOSEN = [CASES[i] for i in range(0, len(CASES), 17)]

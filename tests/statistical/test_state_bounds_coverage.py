@@ -15,12 +15,12 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.python import PythonEngine
+from smoothcruiser.engines.interpreted.python import PythonEngine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.schedule.verify.sharp import row_moments
-from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import Moments, backup
 
 Z = 4.5
@@ -92,7 +92,9 @@ def test_levels_over_a_middle_keep_their_moments(name, skew):
     rows = tower(problem.facts)
     for top in range(3):  # the middle itself is off by half the gap, exactly
         root = Root("value", DRAWS, top, "none")
-        schedule = Schedule("hand", problem.facts, rows[: top + 1], root, math.inf, 1.0)
+        schedule = Schedule(
+            "hand", problem.facts, rows[: top + 1], root, math.inf, 1.0
+        )
         made = claims(schedule, problem)
         for state in (0, 1):
             player = problem.mover(state) - 1

@@ -91,7 +91,9 @@ def test_stopped_runs_of_a_deeper_schedule_hold_the_truth() -> None:
     """Law: stopped after 1, 2, ... reports, on a world with a known value, none of the
     prefixes excludes it (delta is 0.01, the runs share their samples).
     """
-    problem = sc.make("garnet:states=7,actions=2,seed=3", discount=0.3, temperature=1.0)
+    problem = sc.make(
+        "garnet:states=7,actions=2,seed=3", discount=0.3, temperature=1.0
+    )
     truth = sc.solve(problem).values[problem.initial_state]
     schedule = sc.explain(problem, epsilon="10%", delta=0.01)
     widths = []
@@ -101,7 +103,9 @@ def test_stopped_runs_of_a_deeper_schedule_hold_the_truth() -> None:
         def enough(_: Progress, left=left) -> bool:
             return next(left, None) is not None
 
-        found = sc.run(problem, schedule, shards=30, executor="python", progress=enough)
+        found = sc.run(
+            problem, schedule, shards=30, executor="python", progress=enough
+        )
         low, high = found.interval
         assert low <= truth <= high
         assert high - low <= 2.0 * found.epsilon * (1.0 + 1e-12)

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 import smoothcruiser as sc
-from smoothcruiser.certified import taking
+from smoothcruiser.certified import sampling_rounds as taking
 from smoothcruiser.certified.search import Certified
 
 pytestmark = pytest.mark.compiles

@@ -28,7 +28,7 @@ import numpy.testing  # noqa: F401
 import pytest
 from numba.core import event
 
-from smoothcruiser.jit.streams import warm_up
+from smoothcruiser.jit.random.streams import warm_up
 
 HERE = Path(__file__).parent
 REMEDY = "mark it: @pytest.mark.compiles, or pytestmark where most of its file does."

@@ -484,8 +484,18 @@ PROBLEMS = _group(
     ),
     ("s0=", "sc.MDP(coin, num_actions=2, s0=0, **usual)", "initial_state=", "A"),
     ("done=", "mdp(done=lambda s: False)", "done= is called terminal=", "A"),
-    ("no discount", "sc.MDP(coin, num_actions=2, operator=sc.Max())", "discount=", "A"),
-    ("no operator", "sc.MDP(coin, num_actions=2, discount=0.5)", "operator=Max()", "A"),
+    (
+        "no discount",
+        "sc.MDP(coin, num_actions=2, operator=sc.Max())",
+        "discount=",
+        "A",
+    ),
+    (
+        "no operator",
+        "sc.MDP(coin, num_actions=2, discount=0.5)",
+        "operator=Max()",
+        "A",
+    ),
     ("no num_actions", "sc.MDP(coin, **usual)", "num_actions must be a whole", "A"),
     (
         "num_actions is a list of names",
@@ -572,7 +582,12 @@ PROBLEMS = _group(
         "7",
         "B",
     ),
-    ("make of a name that is none", "sc.make('chian:n=5', discount=0.5)", "chain", "A"),
+    (
+        "make of a name that is none",
+        "sc.make('chian:n=5', discount=0.5)",
+        "chain",
+        "A",
+    ),
     (
         "make of a Gymnasium name without its prefix",
         "sc.make('FrozenLake-v1', discount=0.9, temperature=0.1)",
@@ -706,7 +721,12 @@ CALLS = _group(
         "one player: drop it",
         "A",
     ),
-    ("states= in plan", "ask(mdp(), states=[0, 1])", "plan_many(problem, states)", "A"),
+    (
+        "states= in plan",
+        "ask(mdp(), states=[0, 1])",
+        "plan_many(problem, states)",
+        "A",
+    ),
     ("temperature= of an MDP", "mdp(temperature=0.1)", "operator=Entropy(1.0)", "A"),
     ("tau= in plan", "ask(mdp(), tau=0.1)", "operator=Entropy(1.0)", "A"),
     ("epsilon= of a problem", "mdp(epsilon=0.1)", "give it to plan", "A"),
@@ -769,7 +789,12 @@ COMMANDS = _group(
     ("a function that is no problem", "$ plan json:loads", "needs s; give s=…", "A"),
     ("a module and a colon", "$ plan json:", "such as json:problem", "A"),
     ("an attribute alone", "$ plan :problem", "as module:attribute", "A"),
-    ("a file in a folder", "$ plan ./toys/model.py", "such as toys.model:problem", "A"),
+    (
+        "a file in a folder",
+        "$ plan ./toys/model.py",
+        "such as toys.model:problem",
+        "A",
+    ),
     ("a file elsewhere", "$ plan /tmp/model.py", "go to its folder, /tmp", "A"),
     (
         "a state that is no JSON",

@@ -11,7 +11,7 @@ import pytest
 @pytest.mark.parametrize(
     "module",
     [
-        "smoothcruiser.comparison.running",
+        "smoothcruiser.comparison.comparison_runs",
         "smoothcruiser.evaluation.evaluate",
         "smoothcruiser.records.data",
     ],

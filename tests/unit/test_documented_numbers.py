@@ -101,7 +101,9 @@ def test_the_runs_and_the_allowance_of_auto_are_the_sums_of_their_rows():
     runs, failures, allowed = map(sum, zip(*rows, strict=True))
     page = (DOCS / "auto.md").read_text()
     assert f"{runs:,} runs on random MDPs" in page
-    assert f"{failures} intervals exclude the truth where δ allows {allowed:,};" in page
+    assert (
+        f"{failures} intervals exclude the truth where δ allows {allowed:,};" in page
+    )
 
 
 def test_what_widening_gains():

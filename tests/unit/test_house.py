@@ -7,17 +7,35 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import house
 
+import smoothcruiser as sc
+
 SOURCE = Path(__file__).parents[2] / "src" / "smoothcruiser"
 FILES = sorted(SOURCE.rglob("*.py"))
 MOST_PARAMETERS = 8
 MOST_FILES, FEWEST_LINES, MOST_LINES = 15, 80, 600
-# words of the surface (a method runs, ``sc.batched``) and of protocols of other libraries
-PUBLIC_PARTICIPLES: frozenset[str] = frozenset({"run"})
+# Words of the surface (a ``Prepared`` runs, ``sc.batched``), and names that several classes
+# share with fields of results.
+OLD_PARTICIPLES = {
+    *("annotated", "asked", "assumed", "batched", "elapsed", "finished", "installed"),
+    *(
+        "kept",
+        "looked",
+        "opened",
+        "randomized",
+        "read",
+        "refused",
+        "run",
+        "seen",
+        "set",
+    ),
+    *("stopped", "unregularized", "widened"),
+}
 LINE_P90 = 80
 # Who may switch on the members of a closed set: its own table, and engines on kinds.
 TABLES = ("engines/", "operators/", "schedule/kinds/")
@@ -116,4 +134,51 @@ def test_a_participle_alone_is_no_name():
         for function in house.functions([ast.parse(path.read_text())])
         if house.is_participle(function.name) and not function.name.startswith("__")
     }
-    assert sorted(x for x in named if x.split(": ")[1] not in PUBLIC_PARTICIPLES) == []
+    assert sorted(x for x in named if x.split(": ")[1] not in OLD_PARTICIPLES) == []
+
+
+def test_the_map_names_every_room():
+    """docs/architecture.md lists the folders; its five files are a short read."""
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    rooms = {path.parent.relative_to(SOURCE).as_posix() for path in FILES}
+    table = page.split("```")[1]
+    missing = {
+        room
+        for room in rooms - {"."}
+        if not room.startswith("adapters/")
+        and not re.search(rf"(^|\s){room.split('/')[-1]}(/|\s)", table)
+    }
+    assert missing == set()
+    listed = re.findall(r"^\d\. `([\w/.]+)`", page, re.M)
+    sizes = [len((SOURCE / name).read_text().splitlines()) for name in listed]
+    assert len(sizes) == 5
+    assert sum(sizes) < 1_500
+
+
+def test_a_plan_enters_the_rooms_in_the_order_of_the_map():
+    """First entries of functions, of a plan that samples by the reference engine."""
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    rooms = re.search(r"^\w+ → .*$", page, re.M)[0].split(" → ")
+    problem = sc.MDP(
+        lambda state, action, rng: (rng.random(), state),
+        num_actions=2,
+        discount=0.31,
+        operator=sc.Max(),
+        initial_state=0,
+    )
+    entered: dict[str, None] = {}
+
+    def enter(frame, event, _):
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(SOURCE):
+            entered.setdefault(path.relative_to(SOURCE).parts[0].removesuffix(".py"))
+
+    request = {"delta": 0.1, "method": "smoothcruiser", "executor": "reference"}
+    sc.plan(problem, epsilon="9%", **request)  # modules are imported
+    profiler = sys.getprofile()
+    sys.setprofile(enter)
+    try:
+        sc.plan(problem, epsilon="7.3%", **request)
+    finally:
+        sys.setprofile(profiler)
+    assert " → ".join(entered) == " → ".join(rooms)

@@ -98,7 +98,9 @@ def page() -> str:
         for row in group.rows:
             shown = row.code.replace("CHAIN", CHAIN)
             language = "sh" if shown.startswith("$") else "python"
-            shown = shown.replace("$ ", "smoothcruiser ") if language == "sh" else shown
+            shown = (
+                shown.replace("$ ", "smoothcruiser ") if language == "sh" else shown
+            )
             answer = answer_of(row.code)
             place = answer.find(row.says)
             if len(answer) > 900:  # a note within an answer

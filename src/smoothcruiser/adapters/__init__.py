@@ -13,7 +13,7 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from smoothcruiser.problem.adapter import (
+from smoothcruiser.problem.adapter_protocol import (
     Adapter,
     LiveAdapter,
     keep_fault,

@@ -15,7 +15,7 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput, MissingExtra, describe_error
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.adapter import register
+from smoothcruiser.problem.adapter_protocol import register
 from smoothcruiser.problem.problem import Problem
 
 # (low, high) of every reward, by experiment
@@ -57,7 +57,7 @@ class BsuiteAdapter:
             raise MissingExtra(
                 f"bsuite's experiments need bsuite: pip install '{self.needs}'."
             ) from error
-        from smoothcruiser.adapters.dm_env.access import build_problem
+        from smoothcruiser.adapters.dm_env.timesteps import build_problem
 
         known_range = RANGES.get(text.partition("/")[0])
         given_options = {

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.problem.tabular import Ints
+from smoothcruiser.problem.model.tabular import Ints
 
 END = 0  # the node of every terminal state
 END_RAW = -(2**63)  # the next state where the step said ``terminated``

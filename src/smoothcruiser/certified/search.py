@@ -28,6 +28,10 @@ too late to be steered. Nothing depends on the clock except a stop by
 ``seconds``.
 
 This file decides rounds and stops. Proofs: docs/certified.md.
+
+Which kind of region a problem has.
+
+Which problems certified search refuses before it begins.
 """
 
 from __future__ import annotations
@@ -40,43 +44,50 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from smoothcruiser.certified.bounds import bound_of, check_pool, default_bound
-from smoothcruiser.certified.estimate import answer, assumed_in_search
-from smoothcruiser.certified.fitness import refuse_unfit
+from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.graph import END
-from smoothcruiser.certified.history import History
-from smoothcruiser.certified.inspected import StepInspections
-from smoothcruiser.certified.intake import BatchEntry
-from smoothcruiser.certified.keeping import Autosave, SlicePace
-from smoothcruiser.certified.limits import (
+from smoothcruiser.certified.query_limits import (
+    FULL,
+    MemoryFull,
+    MemoryLimit,
     QueryLimits,
     Target,
+    check_max_states,
     limits_for_rows,
     limits_for_samples,
     make_limits,
 )
-from smoothcruiser.certified.memory import Memory
-from smoothcruiser.certified.position import QueryProgress
-from smoothcruiser.certified.region import Region
-from smoothcruiser.certified.regions import make_region
-from smoothcruiser.certified.room import FULL, MemoryFull, MemoryLimit, check_max_states
-from smoothcruiser.certified.samplers import make_sampler
-from smoothcruiser.certified.sampling import Sampler
+from smoothcruiser.certified.query_progress import History, QueryProgress
+from smoothcruiser.certified.sample_batches import BatchEntry
+from smoothcruiser.certified.sampling.choose_sampler import make_sampler
+from smoothcruiser.certified.sampling.sampler import Sampler
+from smoothcruiser.certified.sampling_rounds import (
+    Autosave,
+    SamplingRounds,
+    SlicePace,
+    StepInspections,
+)
+from smoothcruiser.certified.search_answer import answer, assumed_in_search
+from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.snapshot import to_bytes
-from smoothcruiser.certified.spelling import Spelling
+from smoothcruiser.certified.snapshot_checks import Spelling
+from smoothcruiser.certified.state_table import MemoryDisplays
 from smoothcruiser.certified.steering import Jobs, Steering, with_checks
-from smoothcruiser.certified.sweeps import Sweeps
-from smoothcruiser.certified.taking import SamplingRounds
-from smoothcruiser.certified.views import MemoryDisplays
+from smoothcruiser.certified.sweeps.layers import LayeredRegion
+from smoothcruiser.certified.sweeps.pooled import PooledRegion
+from smoothcruiser.certified.sweeps.region import Region, Sweeps
+from smoothcruiser.certified.sweeps.total_sweeps import TotalRegion
 from smoothcruiser.engines.watchdog import end_calls_at, warn_if_overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
-from smoothcruiser.jit.interrupts import stoppable_run
-from smoothcruiser.jit.stopwatch import pause_stopwatch
-from smoothcruiser.jit.streams import warm_up
-from smoothcruiser.problem.answers import contradiction
+from smoothcruiser.jit.interrupts import pause_stopwatch, stoppable_run
+from smoothcruiser.jit.random.streams import warm_up
+from smoothcruiser.problem.action_sampler import refuse_sampled
+from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
+from smoothcruiser.problem.model.known_outcomes import has_rows
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import copy_state
+from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Callback, report_progress
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import Compute, ComputeKeywords, Promise, check_delta
@@ -155,7 +166,9 @@ class Certified(Shown, MemoryDisplays):
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
         self.reason: str | None = None  # why the last query ended
         self.spelled: list[bytes] = []  # states in the form of snapshots
-        self.asked: dict[int, tuple[int, float | None]] = {}  # node: calls, usual error
+        self.asked: dict[
+            int, tuple[int, float | None]
+        ] = {}  # node: calls, usual error
 
     @property
     def exact(self) -> bool:
@@ -177,7 +190,7 @@ class Certified(Shown, MemoryDisplays):
 
     def save(self, path: str | Path) -> int:
         """Save the memory in the store ``path``; return its number there."""
-        from smoothcruiser.certified.saving import save
+        from smoothcruiser.certified.store_io import save
 
         self._check_whole()
         return save(self, path)
@@ -202,7 +215,7 @@ class Certified(Shown, MemoryDisplays):
             trust: whether a module that the store names may be imported for it.
             max_states: as in ``Certified``; so are the other arguments.
         """
-        from smoothcruiser.certified.saving import find_memory, load_memory
+        from smoothcruiser.certified.store_io import find_memory, load_memory
 
         stored_search = find_memory(path, problem, run, trust)
         return load_memory(cls, *stored_search, max_states=max_states, **where)
@@ -350,7 +363,9 @@ class Certified(Shown, MemoryDisplays):
     def _check_whole(self) -> None:
         """Refuse to continue a memory that an error has left unfinished."""
         if self.fault is not None:
-            problem_text = f"This memory was left unfinished by an error ({self.fault})"
+            problem_text = (
+                f"This memory was left unfinished by an error ({self.fault})"
+            )
             raise InvalidInput(f"{problem_text}; start a new one.")
 
     @contextmanager
@@ -540,3 +555,21 @@ class Certified(Shown, MemoryDisplays):
             counts, num_checked = with_checks(counts, self._drawn_pairs, calls_left)
             self._twice += num_checked
         return pairs, counts
+
+
+def make_region(
+    problem: Problem, memory: Memory, bound: Bound, radius_scale: float
+) -> Region:
+    """The region that fits the problem: layers where there is a horizon."""
+    region_class = Region if problem.horizon is None else LayeredRegion
+    if bound.pool_share > 0.0:
+        region_class = PooledRegion
+    elif is_undiscounted(problem):
+        region_class = TotalRegion
+    return region_class(problem, memory, bound, radius_scale)
+
+
+def refuse_unfit(problem: Problem) -> None:
+    """Refuse totals without a bound, and actions that are sampled."""
+    refuse_unbounded(problem, "certified")
+    refuse_sampled(problem, "Certified search")

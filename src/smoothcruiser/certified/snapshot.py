@@ -21,16 +21,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smoothcruiser.certified import soundness
+from smoothcruiser.certified import snapshot_checks as soundness
 from smoothcruiser.certified.graph import END, ENTRIES, ENTRY, NODE, free_slots
-from smoothcruiser.certified.intake import Batch
-from smoothcruiser.certified.limits import make_limits
-from smoothcruiser.certified.memory import KeyedState, Memory
-from smoothcruiser.certified.memory_kernel import SHORT_SCAN
-from smoothcruiser.certified.numbers import NumberNodes, NumberStates
-from smoothcruiser.certified.position import QueryProgress
-from smoothcruiser.certified.soundness import require
-from smoothcruiser.certified.spelling import Spelling
+from smoothcruiser.certified.query_limits import make_limits
+from smoothcruiser.certified.query_progress import QueryProgress
+from smoothcruiser.certified.sample_batches import Batch
+from smoothcruiser.certified.sampling.number_states import NumberNodes, NumberStates
+from smoothcruiser.certified.search_memory import KeyedState, Memory
+from smoothcruiser.certified.snapshot_checks import Spelling, require
+from smoothcruiser.certified.sweeps.memory_kernel import SHORT_SCAN
 from smoothcruiser.engines.inspection import Look, Looks
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.problem.states import copy_state, is_fixed
@@ -346,7 +345,9 @@ def _add_states(memory: Memory, states: list[Any]) -> None:
     keys: list[Any] = [problem.key_of(state) for state in states]
     require(len(set(keys)) == len(keys), "a state is double")
     new_nodes = memory._add_nodes(states)
-    require(new_nodes == list(range(1, len(states) + 1)), "a state has become terminal")
+    require(
+        new_nodes == list(range(1, len(states) + 1)), "a state has become terminal"
+    )
     for node, (state, key) in enumerate(zip(states, keys, strict=True), 1):
         if isinstance(memory.nodes, NumberNodes):
             break  # they are known by their numbers

@@ -13,12 +13,12 @@ import math
 
 import numpy as np
 
-from smoothcruiser.certified.limits import QueryLimits
-from smoothcruiser.certified.price import EqualSamples
-from smoothcruiser.certified.region import Region
-from smoothcruiser.certified.steering_kernel import FIRST_BATCH, MOST_GROWTH
+from smoothcruiser.certified.price_forecast import EqualSamples
+from smoothcruiser.certified.query_limits import QueryLimits
+from smoothcruiser.certified.sweeps.region import Region
+from smoothcruiser.certified.sweeps.steering_kernel import FIRST_BATCH, MOST_GROWTH
+from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import Floats, Ints
 
 Jobs = tuple[Ints, Ints]  # pairs, and the samples of each
 
@@ -119,7 +119,9 @@ class Steering:
         gain_roots = np.sqrt(np.maximum(gains, 0.0)) * np.maximum(n, 2.0 * FIRST_BATCH)
         roots_sum = float(gain_roots.sum())
         enough_gain = (2.0 * goal / roots_sum) ** 2 if roots_sum > 0.0 else 0.0
-        is_late = float(gains.max(initial=0.0)) > (1.0 + MOST_GROWTH) ** 2 * enough_gain
+        is_late = (
+            float(gains.max(initial=0.0)) > (1.0 + MOST_GROWTH) ** 2 * enough_gain
+        )
         return max(gain_floor, enough_gain) if is_late else gain_floor
 
     def equal_jobs(self, equal_samples: EqualSamples | None, calls_left: int) -> Jobs:

@@ -36,19 +36,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from smoothcruiser.checks import chances, claims, contract
+from smoothcruiser.checks import claims, contract
+from smoothcruiser.checks import probe as chances
 from smoothcruiser.checks.probe import Finding, Probe, Verdict
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.problem.arguments import check_call_seconds, check_seed
+from smoothcruiser.problem.declaration_checks import is_undiscounted
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.undiscounted import is_undiscounted
 from smoothcruiser.query import Promise, check_delta, check_problem, named_keywords
-from smoothcruiser.records.data import Data
-from smoothcruiser.records.frames import Framed
+from smoothcruiser.records.data import Data, Framed
 from smoothcruiser.records.shapes import Count
-from smoothcruiser.schedule.numbers import duration, short
+from smoothcruiser.schedule.number_text import duration, short
 from smoothcruiser.shown import Shown, brief
 
 

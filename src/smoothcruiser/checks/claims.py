@@ -12,14 +12,14 @@ from smoothcruiser.checks.probe import (
     WALKS,
     Finding,
     Probe,
+    check_state_bounds,
 )
-from smoothcruiser.checks.state_bounds import check_state_bounds
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.jit.keys import CheckKey
+from smoothcruiser.jit.random import CheckKey
 from smoothcruiser.operators.check import check_operator
-from smoothcruiser.problem.answers import key_collision
-from smoothcruiser.problem.rows import check_rewards, known_row
+from smoothcruiser.problem.model.known_outcomes import check_rewards, known_row
 from smoothcruiser.problem.states import check_recognizable, identical, same_state
+from smoothcruiser.problem.step_errors import key_collision
 
 ROWS = 12  # pairs: their rows of outcomes= are compared with samples
 EPISODE_STEPS = 200  # of an episode, at most; its total is compared
@@ -60,7 +60,9 @@ def is_model_known(probe: Probe) -> bool:
     problem = probe.problem
     if problem.tables is not None or problem.outcomes is None:
         return problem.tables is not None
-    return all(known_row(problem, *pair) is not None for pair in probe.some_pairs(ROWS))
+    return all(
+        known_row(problem, *pair) is not None for pair in probe.some_pairs(ROWS)
+    )
 
 
 def check_outcomes(probe: Probe) -> Finding:
@@ -116,13 +118,11 @@ def check_outcomes(probe: Probe) -> Finding:
                     f"{count} times in {num_samples} draws; the model and the oracle "
                     "differ."
                 )
-    agreement_text = (
-        f"outcomes= agrees with {num_samples} draws of {len(pairs) - num_unknown} pairs"
-    )
+    num_known = len(pairs) - num_unknown
+    agreement_text = f"outcomes= agrees with {num_samples} draws of {num_known} pairs"
     if num_unknown:
-        agreement_text += (
-            f"; {num_unknown} of the {len(pairs)} looked at have no row and are sampled"
-        )
+        agreement_text += f"; {num_unknown} of the {len(pairs)} looked at have no row "
+        agreement_text += "and are sampled"
     return Finding("outcomes", "ok", f"{agreement_text}.")
 
 
@@ -216,7 +216,9 @@ def check_value_bounds(probe: Probe) -> Finding:
         backup_ends = [
             problem.operator.value(
                 [
-                    mean_reward + sign * confidence_radius + facts.discount * next_value
+                    mean_reward
+                    + sign * confidence_radius
+                    + facts.discount * next_value
                     for mean_reward in mean_rewards
                 ],
                 player=problem.mover(state),

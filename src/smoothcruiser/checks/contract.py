@@ -20,15 +20,15 @@ from smoothcruiser.checks.probe import (
     Probe,
 )
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.jit.keys import CheckKey, Key
-from smoothcruiser.problem.answers import (
+from smoothcruiser.jit.random import CheckKey, Key
+from smoothcruiser.problem.batched import Batched, rows_apart
+from smoothcruiser.problem.states import is_unchanged
+from smoothcruiser.problem.step_errors import (
     answers_changed,
     dependent_rows,
     oracle_remembers,
     same_mover,
 )
-from smoothcruiser.problem.batched import Batched, rows_apart
-from smoothcruiser.problem.states import is_unchanged
 from smoothcruiser.problem.wary_actions import (
     InsistsOnInt,
     is_wary,
@@ -225,7 +225,9 @@ def check_states(probe: Probe) -> Finding:
                 "call."
             )
     return Finding(
-        "states", "ok", "states are neither changed by a step nor shared between draws."
+        "states",
+        "ok",
+        "states are neither changed by a step nor shared between draws.",
     )
 
 

@@ -81,7 +81,9 @@ class Commands(click.Group):
                 register_options(command)
             return name, command, command_args
         except click.UsageError as error:
-            close_names = difflib.get_close_matches(args[0], self.list_commands(ctx), 2)
+            close_names = difflib.get_close_matches(
+                args[0], self.list_commands(ctx), 2
+            )
             if not close_names or "did you mean" in error.message.lower():
                 raise
             message = f"{error.message} Did you mean {' or '.join(close_names)}?"
@@ -210,7 +212,9 @@ def _no_option(error: click.NoSuchOption) -> str:
     from smoothcruiser.problem.arguments import SYNONYMS
 
     name = error.option_name.lstrip("-").replace("-", "_")
-    option_names = [OPTIONS[word] for word in SYNONYMS.get(name, ()) if word in OPTIONS]
+    option_names = [
+        OPTIONS[word] for word in SYNONYMS.get(name, ()) if word in OPTIONS
+    ]
     command_path = "smoothcruiser" if error.ctx is None else error.ctx.command_path
     if option_names:
         sentence = (

@@ -80,7 +80,7 @@ def compare(
     regrets need a known model.
     """
     from smoothcruiser import comparison as comparing
-    from smoothcruiser.display.console import console
+    from smoothcruiser.display.terminal import console
     from smoothcruiser.progress.bar import Bar
 
     start_state = state_of(problem, state)
@@ -110,7 +110,7 @@ def compare(
     if as_json:
         print_json(comparison.to_dict())
     else:
-        from smoothcruiser.display.comparisons import comparison_page
+        from smoothcruiser.display.result_pages import comparison_page
         from smoothcruiser.display.terminal import show
 
         show(comparison_page(comparison, None if points else budgets[-1]))

@@ -30,7 +30,7 @@ def problem_names(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Built-in problems, with their parameters after the colon; prefixes of adapters."""
-    from smoothcruiser.problem.adapter import find_adapter, prefixes
+    from smoothcruiser.problem.adapter_protocol import find_adapter, prefixes
     from smoothcruiser.problem.zoo import ZOO
 
     name, colon, _ = incomplete.partition(":")

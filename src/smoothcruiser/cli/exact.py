@@ -37,10 +37,12 @@ def exact(problem: Any, state: Any, as_json: bool) -> None:
     else:
         from smoothcruiser.display.answers import answer_blocks
         from smoothcruiser.display.document import Page
-        from smoothcruiser.display.problems import request_page
+        from smoothcruiser.display.listing_pages import request_page
         from smoothcruiser.display.terminal import show
 
         request_head = request_page("exact", problem, start_state)
-        show(Page(request_head.title, (*request_head.blocks, *answer_blocks(estimate))))
+        show(
+            Page(request_head.title, (*request_head.blocks, *answer_blocks(estimate)))
+        )
     if stopped:
         sys.exit(SIGNALLED + stopped[0])

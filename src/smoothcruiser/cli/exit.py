@@ -73,7 +73,7 @@ def complain(sentence: str, *, spell: bool = True) -> None:
     """
     from rich.text import Text
 
-    from smoothcruiser.display.console import SafeConsole
+    from smoothcruiser.display.terminal import SafeConsole
 
     error_text = spell_options(sentence) if spell else sentence
     first_line, *further_lines = map(_short, error_text.split("\n"))

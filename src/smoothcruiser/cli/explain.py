@@ -46,7 +46,8 @@ def explain(
     except some hundred calls of your own simulator where auto looks before it chooses.
     """
     from smoothcruiser import api
-    from smoothcruiser.display import plans, price
+    from smoothcruiser.display import plans
+    from smoothcruiser.display import price_text as price
     from smoothcruiser.display.document import Page, Paragraph
     from smoothcruiser.display.terminal import show
     from smoothcruiser.methods.base import default_delta_note

@@ -296,7 +296,9 @@ def _named_values(
         if ":" in value:  # value=module:attribute may name a module of this folder
             find_modules_here()
         # Python's spelling is JSON's
-        json_text = {"None": "null", "True": "true", "False": "false"}.get(value, value)
+        json_text = {"None": "null", "True": "true", "False": "false"}.get(
+            value, value
+        )
         try:
             option_values[name.strip().replace("-", "_")] = _read_json(json_text)
         except (ValueError, RecursionError):

@@ -90,9 +90,8 @@ def plan(
     --seconds do not pay for the promise, the answer is the best that they do.
     """
     from smoothcruiser.display.answers import answer_blocks
-    from smoothcruiser.display.console import console
-    from smoothcruiser.display.many import planned_page
-    from smoothcruiser.display.terminal import print_blocks, show
+    from smoothcruiser.display.result_pages import planned_page
+    from smoothcruiser.display.terminal import console, print_blocks, show
     from smoothcruiser.progress.bar import Bar
 
     if states is not None:
@@ -101,7 +100,9 @@ def plan(
             "--resume": resume,
             "--report": page,
         }
-        _refuse_beside_states(single_state_options | {"--compare-exact": compare_exact})
+        _refuse_beside_states(
+            single_state_options | {"--compare-exact": compare_exact}
+        )
     if page is not None:
         from smoothcruiser.display.page import check_page
 
@@ -191,7 +192,7 @@ class Head:
     def show(self) -> None:
         """Print the lines that were not printed so far."""
         if self.out is not None and self._waiting:
-            from smoothcruiser.display.problems import request_page
+            from smoothcruiser.display.listing_pages import request_page
             from smoothcruiser.display.terminal import print_page
 
             print_page(self.out, request_page("plan", *self._waiting))
@@ -288,7 +289,7 @@ def _truth(problem: Any, state: Any) -> tuple[Any, tuple[str, ...]]:
 
 def _resume_run(run: int, trust: bool, request: dict[str, Any], head: Head) -> Any:
     """The estimate of a stored run that is resumed."""
-    from smoothcruiser.methods.resume import pick_up, stored_run
+    from smoothcruiser.methods.sessions import pick_up, stored_run
     from smoothcruiser.query import KEYWORDS
 
     store = request["store"]
@@ -334,7 +335,7 @@ def _was_given(name: str, value: Any) -> bool:
 
 def _is_import_allowed(stored: Any, bar: Any) -> bool:
     """Whether the user at the terminal lets a store import its problem's modules."""
-    from smoothcruiser.problem.spec import imports_of
+    from smoothcruiser.problem.make import imports_of
 
     imports = None if stored.spec is None else imports_of(stored.spec)
     if imports is None or not sys.stdin.isatty():
@@ -352,7 +353,10 @@ def _signal_name(number: int) -> str:
 
 
 def _stopped_early(
-    error: BaseException, bar: Any, request: dict[str, Any], signals_received: list[int]
+    error: BaseException,
+    bar: Any,
+    request: dict[str, Any],
+    signals_received: list[int],
 ) -> NoReturn:
     """Report the state of a run that ended before it had an answer, and exit."""
     from smoothcruiser.progress.bar import describe

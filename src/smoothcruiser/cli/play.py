@@ -191,7 +191,7 @@ def _opponent(text: str, problem: Any, request: dict[str, Any]) -> Any:
     """
     import numpy as np
 
-    from smoothcruiser.jit.keys import Key
+    from smoothcruiser.jit.random import Key
     from smoothcruiser.methods import METHODS
     from smoothcruiser.playing.agent import Agent
     from smoothcruiser.playing.episodes import random_player
@@ -215,7 +215,10 @@ def _opponent(text: str, problem: Any, request: dict[str, Any]) -> Any:
 
 def _refuse_method(context: click.Context, method: str) -> None:
     """Refuse a method beside a policy, which takes its place."""
-    if context.get_parameter_source("method") is not click.core.ParameterSource.DEFAULT:
+    if (
+        context.get_parameter_source("method")
+        is not click.core.ParameterSource.DEFAULT
+    ):
         raise InvalidInput(
             f"--policy takes the place of a method, and --method {method} was given as "
             "well; drop one of the two."

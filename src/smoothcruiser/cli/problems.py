@@ -21,7 +21,10 @@ SCHEMA = {
         "properties": {
             "parameters": {"type": "object", "description": "name -> default"},
             "summary": {"type": "string"},
-            "example": {"type": "string", "description": "of an adapter: a whole name"},
+            "example": {
+                "type": "string",
+                "description": "of an adapter: a whole name",
+            },
             "needs": {"type": "string", "description": "what to install with pip"},
             "installed": {
                 "type": ["boolean", "null"],
@@ -43,14 +46,14 @@ def problems(as_json: bool) -> None:
     if as_json:
         print_json(_as_data())
         return
-    from smoothcruiser.display.problems import zoo_page
+    from smoothcruiser.display.listing_pages import zoo_page
     from smoothcruiser.display.terminal import show
 
     show(zoo_page())
 
 
 def _as_data() -> dict[str, Any]:
-    from smoothcruiser.problem.adapter import list_adapters
+    from smoothcruiser.problem.adapter_protocol import list_adapters
     from smoothcruiser.problem.zoo import ZOO
 
     built_in: dict[str, Any] = {

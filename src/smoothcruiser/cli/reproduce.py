@@ -17,7 +17,13 @@ from typing import Any
 import click
 
 from smoothcruiser.errors import Interrupted, InvalidInput
-from smoothcruiser.progress import Callback, Phases, finish, progress_callback, show_bar
+from smoothcruiser.progress import (
+    Callback,
+    Phases,
+    finish,
+    progress_callback,
+    show_bar,
+)
 
 PARTS = ("figure1", "figure2", "table1", "all")
 
@@ -73,7 +79,7 @@ def reproduce(what: str, out: Path, quick: bool, seed: int) -> None:
     """The paper's figures and table, redone; with "all", the experiments beyond
     it too.
     """
-    from smoothcruiser.display.console import console
+    from smoothcruiser.display.terminal import console
 
     effort = QUICK if quick else Effort()
     for path in reproduce_into(out, what, effort, seed, progress=True):
@@ -110,8 +116,10 @@ def reproduce_into(
 
 
 def _run_parts(what: str, effort: Effort, seed: int, phases: Phases) -> Any:
-    from smoothcruiser.reproduce import figures, full, relaxing, table1
-    from smoothcruiser.reproduce.results import Results
+    from smoothcruiser.reproduce import figures, full
+    from smoothcruiser.reproduce import figures as table1
+    from smoothcruiser.reproduce import full as relaxing
+    from smoothcruiser.reproduce.report import Results
 
     start_time = time.perf_counter()
 

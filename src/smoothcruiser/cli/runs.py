@@ -25,7 +25,7 @@ def runs(store: str, as_json: bool) -> None:
     if as_json:
         print_json(stored_runs.to_dict())
         return
-    from smoothcruiser.display.runs import runs_page
+    from smoothcruiser.display.listing_pages import runs_page
     from smoothcruiser.display.terminal import show
 
     show(runs_page(store, stored_runs))

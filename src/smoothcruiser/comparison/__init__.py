@@ -3,7 +3,7 @@
 ``running`` makes the runs, ``results`` holds them: data, tables, pictures.
 """
 
-from smoothcruiser.comparison.results import (
+from smoothcruiser.comparison.comparison_results import (
     Comparison,
     NotRun,
     PlannedRun,
@@ -11,7 +11,7 @@ from smoothcruiser.comparison.results import (
     Truth,
     summaries,
 )
-from smoothcruiser.comparison.running import (
+from smoothcruiser.comparison.comparison_runs import (
     compare,
     each_run,
     jobs_of,

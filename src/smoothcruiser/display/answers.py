@@ -24,7 +24,7 @@ from smoothcruiser.estimate import (
     Estimate,
     likeliest,
 )
-from smoothcruiser.schedule.numbers import (
+from smoothcruiser.schedule.number_text import (
     bounds,
     distance,
     duration,
@@ -35,7 +35,7 @@ from smoothcruiser.schedule.numbers import (
 )
 from smoothcruiser.schedule.text import BOUND_NAMES
 
-# begins a note of ``engines.answer`` that the line of the calls says already
+# begins a note of ``engines.root_answer`` that the line of the calls says already
 EARLY = "The data allowed an early stop"
 MOST_ACTIONS = 60  # rows of a table of actions; a longer one is not read
 LONGEST_STATE = 60  # characters of a state in a title

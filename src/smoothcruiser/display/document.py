@@ -8,15 +8,33 @@ All text in a page is taken literally: renderers escape everything that a termin
 browser would obey.
 
 This file leaves out how anything looks.
+
+Tables as lines of text that fit a width.
+
+Columns are two blanks apart. A table that is too wide gives way in this order, and
+loses nothing before the last step:
+
+  wrap    cells of the last column are wrapped under themselves
+  heads   headings are broken at their blanks
+  below   a column of long names goes below the rows that they belong to
+  cut     long names end in an ellipsis
+  stack   each row stands as lines, a heading and its cell on each
+
+Widths are counted in cells of a terminal, two for a wide character.
 """
 
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from smoothcruiser.schedule.numbers import bounds, format_decimals
+from rich.cells import cell_len
+from rich.text import Text
+
+from smoothcruiser.errors import printable
+from smoothcruiser.schedule.number_text import bounds, format_decimals
 
 Tone = Literal["", "strong", "good", "dim", "warning"]
 
@@ -189,3 +207,169 @@ def _action_cells(block: Actions, choice: Choice, visited: bool) -> tuple[str, .
     if visited:
         cells.append("" if choice.visits is None else f"{choice.visits:,}")
     return (*cells, f"{100.0 * choice.policy:.1f}%")
+
+
+GAP = 2  # blanks between columns
+LEAST_WRAPPED = 20  # columns of a cell that is wrapped
+LEAST_CUT = 6  # columns of a cell that is cut
+STYLES = {
+    "": "",
+    "strong": "bold",
+    "good": "bold green",
+    "dim": "dim",
+    "warning": "yellow",
+}
+
+
+def truncate_text(text: str, width: int) -> str:
+    """The text on one line of at most ``width`` columns, with an ellipsis if cut."""
+    shortened_text = Text(printable(text, keep=""))
+    shortened_text.truncate(max(1, width), overflow="ellipsis")
+    return shortened_text.plain
+
+
+@dataclass
+class _Widths:
+    """The columns of a table while they are fitted."""
+
+    columns: list[Column]
+    heads: list[str]
+    cells: list[list[str]]  # by row
+    room: int
+
+    def __post_init__(self) -> None:
+        self.broken = False  # whether headings stand on several lines
+        self.widths = [self._needed_width(k) for k in range(len(self.columns))]
+
+    def _needed_width(self, k: int) -> int:
+        heads = self.heads[k].split() if self.broken else [self.heads[k]]
+        cells = [row[k] for row in self.cells]
+        return max((cell_len(x) for x in (*heads, *cells)), default=0)
+
+    @property
+    def excess(self) -> int:
+        """Columns that are missing."""
+        return sum(self.widths) + GAP * (len(self.widths) - 1) - self.room
+
+    def fit(self) -> bool:
+        """Fit all but the columns that can go below; return whether these must."""
+        if self.excess > 0 and self.columns[-1].fit == "wrap":
+            last_width = self.widths[-1] - self.excess
+            self.widths[-1] = max(LEAST_WRAPPED, last_width)
+        if self.excess > 0:
+            self.broken = True
+            is_wrapped = self.columns[-1].fit == "wrap"
+            for k in range(len(self.columns) - is_wrapped):
+                self.widths[k] = self._needed_width(k)
+        if self.excess > 0 and any(column.fit == "below" for column in self.columns):
+            return True
+        cuttable_columns = [
+            k for k, column in enumerate(self.columns) if column.fit == "cut"
+        ]
+        while self.excess > 0 and cuttable_columns:
+            widest = max(cuttable_columns, key=lambda k: self.widths[k])
+            if self.widths[widest] <= LEAST_CUT:
+                break
+            self.widths[widest] -= 1
+        return False
+
+
+def table_lines(grid: Grid, width: int) -> list[Text]:
+    """The lines of a table, its headings first."""
+    columns, heads = list(grid.columns), [column.heading for column in grid.columns]
+    cells = [[printable(cell, keep="") for cell in row] for row in grid.rows]
+    below: list[list[str]] = [[] for _ in cells]
+    fitted_widths = _Widths(columns, heads, cells, width - grid.indent)
+    if fitted_widths.fit():
+        kept_columns = [k for k, column in enumerate(columns) if column.fit != "below"]
+        below = [
+            [c for k, c in enumerate(row) if k not in kept_columns] for row in cells
+        ]
+        cells = [[row[k] for k in kept_columns] for row in cells]
+        columns, heads = (
+            [columns[k] for k in kept_columns],
+            [heads[k] for k in kept_columns],
+        )
+        fitted_widths = _Widths(columns, heads, cells, width - grid.indent)
+        fitted_widths.fit()
+    if fitted_widths.excess > 0:
+        return _stack_rows(grid, width)
+    widths, indent = fitted_widths.widths, " " * grid.indent
+    text_lines: list[Text] = []
+    if any(heads):
+        heading_words = [
+            head.split() if fitted_widths.broken else [head] for head in heads
+        ]
+        heading_height = max(len(words) for words in heading_words)
+        for i in range(heading_height):  # at the bottom of their lines
+            line = [
+                words[i - heading_height + len(words)]
+                if i >= heading_height - len(words)
+                else ""
+                for words in heading_words
+            ]
+            text_lines.append(_line(indent, line, widths, columns, "dim"))
+    for number, (row, names_below) in enumerate(zip(cells, below, strict=True)):
+        style = "bold" if number == grid.best else ""
+        for line in _wrap_row(row, widths, columns):
+            text_lines.append(_line(indent, line, widths, columns, style))
+        first_indent = " " * (widths[0] + GAP)
+        text_lines += [
+            Text(f"{indent}{first_indent}{name}", style=style) for name in names_below
+        ]
+    return text_lines + _omission_lines(grid, width)
+
+
+def _omission_lines(grid: Grid, width: int) -> list[Text]:
+    """The note on omitted rows, wrapped."""
+    indent = " " * grid.indent
+    lines = textwrap.wrap(printable(grid.more, keep=""), max(1, width - grid.indent))
+    return [Text(f"{indent}{line}", style="dim") for line in lines]
+
+
+def _stack_rows(grid: Grid, width: int) -> list[Text]:
+    """A table that is too wide for any columns: an empty line between two rows."""
+    indent = " " * grid.indent
+    label_width = max(cell_len(column.heading) for column in grid.columns)
+    cell_width = max(LEAST_CUT, width - grid.indent - label_width - GAP)
+    text_lines: list[Text] = []
+    for number, row in enumerate(grid.rows):
+        style = "bold" if number == grid.best else ""
+        text_lines += [Text("")] if number else []
+        for column, cell in zip(grid.columns, row, strict=True):
+            if not cell.strip():
+                continue
+            padded_heading = column.heading + " " * (
+                label_width - cell_len(column.heading) + GAP
+            )
+            line = Text(indent, style=style).append(padded_heading, style="dim")
+            text_lines.append(line.append(truncate_text(cell, cell_width)))
+    return text_lines + _omission_lines(grid, width)
+
+
+def _wrap_row(
+    row: list[str], widths: list[int], columns: list[Column]
+) -> list[list[str]]:
+    """The lines of a row: one, unless its last cell is wrapped."""
+    if columns[-1].fit != "wrap" or cell_len(row[-1]) <= widths[-1]:
+        return [row]
+    pieces = textwrap.wrap(row[-1], widths[-1]) or [""]
+    further_lines = [["" for _ in row[:-1]] + [piece] for piece in pieces[1:]]
+    return [[*row[:-1], pieces[0]], *further_lines]
+
+
+def _line(
+    indent: str, cells: list[str], widths: list[int], columns: list[Column], style: str
+) -> Text:
+    line = Text(indent, style=style)
+    for k, (cell, width, column) in enumerate(
+        zip(cells, widths, columns, strict=True)
+    ):
+        cell_text = truncate_text(cell, width) if column.fit == "cut" else cell
+        blanks = " " * max(0, width - cell_len(cell_text))
+        line.append(" " * GAP if k else "")
+        line.append(blanks + cell_text if column.right else cell_text + blanks)
+        if column.tone and not style:
+            line.stylize(STYLES[column.tone], len(line) - max(width, len(cell_text)))
+    line.rstrip()
+    return line

@@ -18,11 +18,11 @@ from smoothcruiser.display.document import (
     Verbatim,
     style_sentence,
 )
-from smoothcruiser.display.price import Price
+from smoothcruiser.display.price_text import Price
 from smoothcruiser.methods.base import Prepared
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Limits
-from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.number_text import short
 from smoothcruiser.schedule.relaxation import Relaxation
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.text import (
@@ -242,7 +242,9 @@ def _ratio(price: Price, calls: int) -> str:
         return "the same"
     log10 = price.log10 - math.log10(max(1, calls))
     if abs(log10) < 5:
-        return f"{10.0**log10:,.3g} times" if log10 < 3 else f"{10.0**log10:,.0f} times"
+        return (
+            f"{10.0**log10:,.3g} times" if log10 < 3 else f"{10.0**log10:,.0f} times"
+        )
     return f"10^{log10:,.0f} times"
 
 

@@ -6,17 +6,31 @@ many shards, and an ``Executor`` is the meaning of a name on the command line.
 An engine is a way to compute: line by line, in Python functions, in machine code,
 in arrays. A pool is a place: this thread, threads, processes, a cluster. An
 executor joins the two under a name; ``engines.registry`` has the table.
+
+Versions and source hashes that the bits of a run depend on.
+
+Numba, LLVM, NumPy and the C library decide how numbers are rounded, Python decides
+a step's bytecode, and the source files of this package decide everything else. Runs are
+continued (``store``) and shared (``engines.pools.dask``) only among processes that
+have the same ones.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from smoothcruiser.engines.pools.base import Build, Pool
-from smoothcruiser.engines.scores import NO_SCORE, Score
+from smoothcruiser.engines.root_scores import NO_SCORE, Score
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.problem import Problem
@@ -26,6 +40,7 @@ from smoothcruiser.query import Compute
 if TYPE_CHECKING:
     from smoothcruiser.engines.inspection import Looks
     from smoothcruiser.schedule.schedule import Kind, Schedule
+
 
 # Called with every finished shard, and with the first samples of one that goes on;
 # True means that no more shards are needed.
@@ -153,3 +168,43 @@ class Executor:
     # process.
     pool: Callable[[Build, Compute], Pool] | None = None
     scheduler: bool = False  # whether it takes the address of a cluster
+
+
+PACKAGE = Path(__file__).parents[1]  # the folder of smoothcruiser
+
+
+def versions() -> dict[str, str]:
+    """The versions of this process, besides this package's own.
+
+    The C library is part of it, because it computes exp and log.
+    """
+    return {
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+        "NumPy": np.__version__,
+        "Numba": version("numba"),
+        "llvmlite": version("llvmlite"),
+        "platform": " ".join(
+            (platform.system(), platform.machine(), *platform.libc_ver())
+        ).strip(),
+    }
+
+
+def source_hashes() -> dict[str, str]:
+    """The hash of each source file of this package, by its path in the package."""
+    file_hashes = {}
+    for folder, _, names in os.walk(PACKAGE):
+        inner_folder = folder[len(str(PACKAGE)) + 1 :].replace(os.sep, "/")
+        for name in names:
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), "rb") as file:
+                    file_hash = hashlib.sha256(file.read()).hexdigest()
+                file_hashes[f"{inner_folder}/{name}" if inner_folder else name] = (
+                    file_hash
+                )
+    return dict(sorted(file_hashes.items()))
+
+
+def sources_hash() -> str:
+    """One hash over all source files, 32 hex digits."""
+    hash_text = repr(sorted(source_hashes().items()))
+    return hashlib.sha256(hash_text.encode()).hexdigest()[:32]

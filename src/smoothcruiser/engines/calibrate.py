@@ -23,9 +23,8 @@ from smoothcruiser.engines.base import Engine, Job
 from smoothcruiser.engines.registry import default_executor, make_engine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted
-from smoothcruiser.jit.interrupts import stoppable
-from smoothcruiser.jit.stopwatch import pause_stopwatch
-from smoothcruiser.jit.streams import warm_up
+from smoothcruiser.jit.interrupts import pause_stopwatch, stoppable
+from smoothcruiser.jit.random.streams import warm_up
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule, level_calls
@@ -118,7 +117,9 @@ def measure_speed(engine: Engine, seconds: float, most_calls: float) -> Speed:
                 most_calls - num_calls
             ) / calls_per_sample  # no //: that of infinity is no number
             num_samples = int(min(max_samples, max(1.0, samples_left)))
-            num_calls += _repetition_calls(engine, Shard(action, index, 0, num_samples))
+            num_calls += _repetition_calls(
+                engine, Shard(action, index, 0, num_samples)
+            )
             elapsed_seconds = time.perf_counter() - start_time
             if elapsed_seconds >= seconds or num_calls + calls_per_sample > most_calls:
                 break

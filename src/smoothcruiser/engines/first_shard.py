@@ -19,8 +19,8 @@ import numpy as np
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.operators import Operator
+from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.schedule.kinds import Kind
 from smoothcruiser.schedule.schedule import Level, Root, Schedule, level_calls
 

@@ -22,12 +22,15 @@ stepped on from equal streams and must pay the same.
 The streams have a key of their own, so a run's bits do not depend on the inspected
 pairs. The calls are counted. ``check`` tests more, and at more pairs; ``plan`` does
 this much on its own.
+
+States from a compiled step, as the types that the user wrote.
 """
 
 from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -35,25 +38,15 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.retyping import retyped_by
 from smoothcruiser.engines.watchdog import calls_the_oracle, limit_call_seconds
 from smoothcruiser.errors import Hung, OracleError
-from smoothcruiser.jit.interrupts import stoppable
-from smoothcruiser.jit.keys import Key
-from smoothcruiser.jit.stopwatch import Stopwatch
-from smoothcruiser.jit.streams import Stream, stream, warm_up
-from smoothcruiser.problem.answers import (
-    Answer,
-    answers_changed,
-    call_oracle,
-    companion_hung,
-    dependent_rows,
-    oracle_remembers,
-    same_mover,
-)
+from smoothcruiser.jit.build import is_compiled
+from smoothcruiser.jit.interrupts import Stopwatch, stoppable
+from smoothcruiser.jit.random import Key
+from smoothcruiser.jit.random.streams import Stream, stream, warm_up
+from smoothcruiser.problem.assumptions import same_future
 from smoothcruiser.problem.batched import Batched, rows_apart
 from smoothcruiser.problem.bounds import bounds_at
-from smoothcruiser.problem.futures import same_future
 from smoothcruiser.problem.problem import (
     CALLS_PER_LOOK,
     LOOKED_ACTIONS,
@@ -66,6 +59,15 @@ from smoothcruiser.problem.states import (
     is_unchanged,
     same_state,
     written_into,
+)
+from smoothcruiser.problem.step_errors import (
+    Answer,
+    answers_changed,
+    call_oracle,
+    companion_hung,
+    dependent_rows,
+    oracle_remembers,
+    same_mover,
 )
 from smoothcruiser.problem.wary_actions import (
     InsistsOnInt,
@@ -158,7 +160,9 @@ class _NoCallsLeft(Exception):
 class _Inspector:
     """Calls a problem's step, compares its answers, and counts the calls."""
 
-    def __init__(self, problem: Problem, state: Any, seed: int, max_pairs: int) -> None:
+    def __init__(
+        self, problem: Problem, state: Any, seed: int, max_pairs: int
+    ) -> None:
         self.problem, self.seed = problem, seed
         self.retype = retyped_by(problem, state)
         self.calls = 0
@@ -196,7 +200,9 @@ class _Inspector:
             ).answer
             steps += 1
             is_over = (
-                has_ended or problem.is_terminal(next_state) or steps == problem.horizon
+                has_ended
+                or problem.is_terminal(next_state)
+                or steps == problem.horizon
             )
             if (
                 not is_over
@@ -482,3 +488,16 @@ def look_once(problem: Problem, state: Any, seed: int) -> int:
     if is_unchanged(state_copy, step_state) is False:
         raise written_into(state_copy, step_state, action)
     return 1
+
+
+def retyped_by(problem: Problem, state: Any) -> Callable[[Any], Any] | None:
+    """A function that gives a state from a compiled step its type back.
+
+    It is ``jit.state_words.make_retype``; None for plain Python and tables.
+    """
+    if not is_compiled(problem.oracle):
+        return None
+    from smoothcruiser.jit.oracle import next_state_type, state_type
+    from smoothcruiser.jit.state_words import make_retype
+
+    return make_retype(next_state_type(problem.oracle, state_type(state)))

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def _reference_engine(problem: Problem) -> type[Engine]:
-    from smoothcruiser.engines.reference import ReferenceEngine
+    from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 
     return ReferenceEngine
 
 
 def _python_engine(problem: Problem) -> type[Engine]:
-    from smoothcruiser.engines.python import PythonEngine
+    from smoothcruiser.engines.interpreted.python import PythonEngine
 
     return PythonEngine
 
@@ -45,7 +45,7 @@ def _compiled_engine(problem: Problem) -> type[Engine]:
 
 
 def _batched_engine(problem: Problem) -> type[Engine]:
-    from smoothcruiser.engines.batched import BatchedEngine
+    from smoothcruiser.engines.interpreted.batched import BatchedEngine
 
     return BatchedEngine
 
@@ -290,7 +290,9 @@ def _check_job(chosen: Executor, job: Job) -> None:
     unknown_kinds = _unknown_kinds(chosen, job)
     if unknown_kinds:
         kind_names = " and ".join(sorted(kind.name.lower() for kind in unknown_kinds))
-        able_executors = [row.name for row in EXECUTORS.values() if _runs_job(row, job)]
+        able_executors = [
+            row.name for row in EXECUTORS.values() if _runs_job(row, job)
+        ]
         raise InvalidInput(
             f"The executor {chosen.name!r} cannot run levels of kind {kind_names}; "
             f"executors that can: {', '.join(able_executors) or 'none'}."

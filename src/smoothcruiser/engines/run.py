@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from smoothcruiser.engines.base import Workers
-from smoothcruiser.engines.scores import Sums, add_sums
+from smoothcruiser.engines.root_scores import Sums, add_sums
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.interrupts import count_stop

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from smoothcruiser.engines.scores import Sums
+from smoothcruiser.engines.root_scores import Sums
 from smoothcruiser.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Partial(NamedTuple):
     total: float
     square: float  # of the distance to the middle of the root's range
     calls: int
-    score: Sums = ()  # the sums that the root's bound needs (``engines.scores``)
+    score: Sums = ()  # the sums that the root's bound needs (``engines.root_scores``)
 
 
 class Piece(NamedTuple):

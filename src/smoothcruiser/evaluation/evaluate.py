@@ -37,31 +37,39 @@ from smoothcruiser.estimate import (
     estimate_subject,
     terminal_estimate,
 )
-from smoothcruiser.evaluation.confidence import UNIT
-from smoothcruiser.evaluation.fitting import Stakes
-from smoothcruiser.evaluation.incomes import check_totals
-from smoothcruiser.evaluation.notes import (
+from smoothcruiser.evaluation.evaluation_notes import (
     RolloutSummary,
     claim,
     delta_of,
     is_unlimited,
     notes_of,
+    unevaluated_estimate,
 )
-from smoothcruiser.evaluation.path_rules import LONGEST, STEPS, PathRule, X
+from smoothcruiser.evaluation.path_fitting import UNIT, Stakes
+from smoothcruiser.evaluation.path_rules import (
+    LONGEST,
+    STEPS,
+    PathRule,
+    X,
+    check_totals,
+)
+from smoothcruiser.evaluation.path_sampling import NO_LIMIT, PathRun
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
-from smoothcruiser.evaluation.sampling import NO_LIMIT, PathRun
-from smoothcruiser.evaluation.unevaluated import unevaluated_estimate
-from smoothcruiser.jit.interrupts import StopRequest, stoppable_run
-from smoothcruiser.jit.stopwatch import Stopwatch, pause_stopwatch
-from smoothcruiser.problem.answers import contradiction
+from smoothcruiser.jit.interrupts import (
+    StopRequest,
+    Stopwatch,
+    pause_stopwatch,
+    stoppable_run,
+)
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
+from smoothcruiser.problem.declaration_checks import refuse_undiscounted
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.undiscounted import refuse_undiscounted
+from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Phases
 from smoothcruiser.query import Query
-from smoothcruiser.tree.kernel import Setting
-from smoothcruiser.tree.setting import REACH
+from smoothcruiser.tree.kernels.kernel import Setting
+from smoothcruiser.tree.search_setting import REACH
 from smoothcruiser.tree.tree import Tree
 
 # where no limit is set: a second of compiled code, some seconds of Python
@@ -125,7 +133,9 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         with pause_stopwatch():
             rollouts = rollouts_of(task, policy, wants_compiled)
         with closing(rollouts):
-            return _run_evaluation(query, policy, stakes, task, rollouts, phases, watch)
+            return _run_evaluation(
+                query, policy, stakes, task, rollouts, phases, watch
+            )
 
 
 def _run_evaluation(

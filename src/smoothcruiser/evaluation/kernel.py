@@ -24,19 +24,19 @@ from smoothcruiser.evaluation.path_rules import (
     X,
     path_length,
 )
-from smoothcruiser.jit.memory import flag_at
+from smoothcruiser.jit.memory import (
+    flag_at,
+    tabular_legal,
+    tabular_player,
+    tabular_terminal,
+)
 from smoothcruiser.operators.dispatch import (
     builtin_blind,
     builtin_gradient,
     builtin_omega,
     is_greedy,
 )
-from smoothcruiser.problem.tabular_kernel import (
-    tabular_legal,
-    tabular_player,
-    tabular_terminal,
-)
-from smoothcruiser.tree.kernel import (
+from smoothcruiser.tree.kernels.kernel import (
     BAD_PLAYER,
     BAD_REWARD,
     CALLS,
@@ -56,7 +56,7 @@ from smoothcruiser.tree.kernel import (
     sign_of,
     state_hash,
 )
-from smoothcruiser.tree.searches import TreeRule
+from smoothcruiser.tree.search_rules import TreeRule
 from smoothcruiser.tree.selection import recommended_slot, sample_slot
 
 

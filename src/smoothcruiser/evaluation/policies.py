@@ -9,27 +9,48 @@
 Blind means grad F(0) over the legal actions. Trees of compiled problems, and policies
 that have a row for every state of a table, run in compiled code unless the executor is
 "reference"; the others run in Python.
+
+Rollouts of a policy that names actions themselves: state -> action.
+
+``evaluate`` plays a function in this way on a problem with sampled actions
+(``problem.action_sampler``): the user's own step gets the function's action, be it among the
+sampled ones or not. A function of (state, rng) may draw lots. There is no regularizer,
+since such a problem has the operator Max; so a path adds up rewards alone.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.evaluation.actions import ActionRollouts
-from smoothcruiser.evaluation.plain_rollouts import PlainRollouts, Walk
+from smoothcruiser.evaluation.path_rules import Path
+from smoothcruiser.evaluation.policy_reading import (
+    PolicyReading,
+    ask_safely,
+    find_rule,
+    read_policy,
+    takes_rng,
+)
 from smoothcruiser.evaluation.policy_tables import is_table
-from smoothcruiser.evaluation.reading import PolicyReading, read_policy
-from smoothcruiser.evaluation.rollouts import CompiledRollouts, Rollouts, RolloutTask
+from smoothcruiser.evaluation.rollouts import (
+    CompiledRollouts,
+    PlainRollouts,
+    Rollouts,
+    RolloutTask,
+    Walk,
+)
 from smoothcruiser.exact.reachable import known_model
-from smoothcruiser.operators.adding import sum_in_order
+from smoothcruiser.operators.outward import sum_in_order
+from smoothcruiser.problem.model.tabular import Tables
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import Tables
-from smoothcruiser.tree.compiled import CompiledTree
+from smoothcruiser.problem.step_errors import call_oracle
+from smoothcruiser.tree.kernels.compiled_tree import CompiledTree
 from smoothcruiser.tree.tree import Tree
 
 
@@ -150,7 +171,8 @@ def _follow_stages(problem: Problem, solution: Any, model: Tables, steps: int) -
             q.append(
                 float(
                     np.sum(
-                        model.prob[row_slice] * (model.reward[row_slice] + future_value)
+                        model.prob[row_slice]
+                        * (model.reward[row_slice] + future_value)
                     )
                 )
             )
@@ -176,3 +198,55 @@ def _follow_estimate(problem: Problem, estimate: Estimate) -> Walk:
     return lambda state, action: (
         estimate.policy if problem.key_of(state) == own_key else None
     )
+
+
+class ActionRollouts(PlainRollouts):
+    """Rollouts in Python of a function state -> action, or (state, rng) -> action.
+
+    An object's ``predict``, ``act`` or ``select_action`` is such a function.
+    """
+
+    assumed: tuple[str, ...] = (
+        "what the policy returns is an action of the problem, one that sample_action may "
+        "sample or the limit of such (not checked)",
+    )
+
+    def __init__(self, task: RolloutTask, policy: Any) -> None:
+        super().__init__(task, lambda: lambda state, action: None)
+        problem = task.problem
+        self.direct = replace(
+            problem, oracle=problem.given_step, sample_action=None, numbering=None
+        )
+        self.policy, self.notes = find_rule(problem, policy)
+        self.random = self.takes_rng = takes_rng(self.policy)
+
+    def _follow(self, path: Path, most_calls: int) -> bool:
+        state, setting = self.state, self.setting
+        while path.goes_on:
+            if self.calls >= most_calls or time.perf_counter() > self.deadline:
+                return False
+            action = self._action(state)
+            self.calls += 1
+            reward, state, is_over = call_oracle(
+                self.direct,
+                state,
+                action,
+                self.rng,
+                setting.low,
+                setting.high,
+                setting.ends,
+                self.guard,
+            )
+            has_ended = is_over or (setting.ends and self.direct.is_terminal(state))
+            path.take(reward, has_ended)
+        return True
+
+    def _action(self, state: Any) -> Any:
+        extra_arguments = (self.rng,) if self.takes_rng else ()
+        chosen_action = ask_safely(self.policy, state, *extra_arguments)
+        if chosen_action is None:
+            raise InvalidInput(
+                f"policy({state!r}) must give an action that the step takes, got None; "
+                "is a return missing?"
+            )
+        return chosen_action

@@ -8,7 +8,7 @@ from __future__ import annotations
 from smoothcruiser.exact.policy_value import policy_value
 from smoothcruiser.exact.reachable import TooLarge, explore, known_model
 from smoothcruiser.exact.solution import Solution
-from smoothcruiser.exact.solving import METHODS, solve
+from smoothcruiser.exact.solver import METHODS, solve
 
 __all__ = [
     "METHODS",

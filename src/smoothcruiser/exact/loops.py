@@ -30,7 +30,7 @@ from smoothcruiser.operators.dispatch import (
     builtin_value,
     is_greedy,
 )
-from smoothcruiser.problem.tabular import Bools, Floats, Ints
+from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
 
 # Indices are unsigned: compiled code then need not handle negative ones, and a
 # sweep is twice as fast.

@@ -20,13 +20,13 @@ import numpy as np
 
 from smoothcruiser.exact import loops
 from smoothcruiser.exact.loops import Indices, Model, Packed, Starts
-from smoothcruiser.exact.watch import Watch
+from smoothcruiser.exact.solver_clock import Watch
 from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.operators.parts import parts_of
+from smoothcruiser.problem.model.tabular import Bools, Floats, Tables
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import Bools, Floats, Tables
 
 # sweeps between two looks at the clock: at first, and for how long
 FIRST_PART, PART_SECONDS = 16, 0.025
@@ -92,7 +92,9 @@ class Evaluator:
     def _sweep(self, x: Floats, most: int, enough: float) -> int:
         """The number of sweeps, negative once one was narrow enough."""
         if self.packed is not None:
-            return self.kernels.evaluate(self.packed, x, np.empty(len(x)), most, enough)
+            return self.kernels.evaluate(
+                self.packed, x, np.empty(len(x)), most, enough
+            )
         assert self.matrix is not None
         for sweep_index in range(most):
             value_step = self.income + self.matrix @ x - x

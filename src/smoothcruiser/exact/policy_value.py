@@ -21,9 +21,9 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.operators import Operator
+from smoothcruiser.problem.declaration_checks import is_undiscounted
+from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import Bools, Floats, Ints
-from smoothcruiser.problem.undiscounted import is_undiscounted
 
 LARGEST_SOLVE = 2_000  # states of a dense linear solve, 32 MB; larger problems iterate
 # how far a policy's rows may be from summing to 1; printed decimals are that far off

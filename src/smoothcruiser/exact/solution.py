@@ -1,7 +1,25 @@
-"""``Solution``: the values of all states that the exact solver found."""
+"""``Solution``: the values of all states that the exact solver found.
+
+One row of an exact solution as an Estimate.
+
+It makes no calls and has confidence 1; the solver's proven bound is half the
+width of every interval.
+
+The bound of an exact solution that was stopped.
+
+With a discount, any sweep has a bound of its own (``solver``). With a horizon H, the
+first h stages bound the last one, V_H = T^h V_(H-h):
+
+    V_n <= max(T0, 0) (1 + gamma + ... + gamma^(n-1)) = c_n,
+
+by induction from T(V + c) <= TV + gamma c for c >= 0, and the same from below. So
+V_h + gamma^h b <= V_H <= V_h + gamma^h c, where c = c_(H-h) and b is its counterpart
+below; action values lie as far from those of stage h.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,14 +28,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.estimate import Certificate, Estimate, best_action, estimate_subject
+from smoothcruiser.exact.loops import Model
+from smoothcruiser.problem.assumptions import adapter_assumptions
+from smoothcruiser.problem.model.tabular import Floats
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
-from smoothcruiser.problem.tabular import Floats
 from smoothcruiser.problem.zoo import grid_of
-from smoothcruiser.records.alike import same_fields
-from smoothcruiser.records.data import Data
+from smoothcruiser.records.data import Data, Framed, draw_object, same_fields
 from smoothcruiser.records.fields import length_flaw
-from smoothcruiser.records.frames import Framed, draw_object
 from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
@@ -182,3 +201,88 @@ def names_of(problem: Problem, states: tuple[Any, ...] | None) -> dict[str, Any]
         "grid": grid_of(problem),
         "labels": None if problem.actions is None else tuple(problem.actions),
     }
+
+
+def exact_estimate(
+    problem: Problem, solution: Solution, state: Any, notes: tuple[str, ...] = ()
+) -> Estimate:
+    """The Estimate of ``state`` that an exact solution holds.
+
+    Args:
+        problem: the problem that was solved.
+        solution: the result of ``solve(problem)``.
+        state: a state of the solution; another one is refused.
+        notes: sentences for the reader, such as why this method was chosen.
+    """
+    state_row = solution.index(state)
+    value, bound = float(solution.values[state_row]), float(solution.residual_bound)
+    if math.isinf(value):
+        raise InvalidInput(
+            f"State {state!r} is worth {value:+} at discount 1: rewards go on for ever "
+            "with positive probability; give horizon=, a discount below 1, or terminal=."
+        )
+    q_values = tuple(float(q) for q in solution.q_values[state_row])
+    policy = tuple(float(p) for p in solution.policy[state_row])
+    certificate = Certificate(
+        kind="exact",
+        interval=(value - bound, value + bound),
+        q_intervals=tuple((q - bound, q + bound) for q in q_values),
+        confidence=1.0,
+        bound=f"residual of {solution.method}",
+        assumptions=(
+            "the tables are the model"
+            if problem.tables is not None
+            else "outcomes= is the model",
+            *adapter_assumptions(problem),
+        ),
+        best_actions=None,
+    )
+    return Estimate(
+        value=value,
+        interval=certificate.interval,
+        q_values=q_values,
+        policy=policy,
+        action=best_action(policy, q_values, problem.mover(state)),
+        num_calls=0,
+        epsilon=bound,
+        delta=0.0,
+        method="exact",
+        certificate=certificate,
+        seconds=0.0,
+        compile_seconds=0.0,
+        **estimate_subject(problem, state),
+        notes=notes,
+    )
+
+
+UNIT = 2.0**-53  # unit roundoff of float64
+SLACK = 1.0 + 2.0**-20  # covers the roundings in the evaluation of a bound itself
+
+
+def last_stage(model: Model, stages: Floats, horizon: int, bound: float) -> float:
+    """The bound on the last stage's values, which it puts in the place of V_h.
+
+    ``stages`` are V_0 to V_h, with rounding up to ``bound``; ``model.q`` holds the
+    action values of stage h, and then those of the last one.
+    """
+    discount_sum = sum(model.discount**i for i in range(len(stages) - 1, horizon))
+    lower_shift = discount_sum * min(float(stages[1].min()), 0.0)
+    upper_shift = discount_sum * max(float(stages[1].max()), 0.0)
+    max_size = float(np.abs(stages[-1]).max()) + abs(lower_shift) + abs(upper_shift)
+    shift, half_spread = (
+        0.5 * (lower_shift + upper_shift),
+        0.5 * (upper_shift - lower_shift),
+    )
+    model.q[:] += shift
+    stages[-1] = np.where(model.sign == 0.0, 0.0, stages[-1] + shift)
+    # a sum of so many terms, the shift of values and that of action values
+    rounding = UNIT * (4.0 * horizon * half_spread + 8.0 * max_size)
+    return SLACK * (bound + half_spread + rounding)
+
+
+def left_early(sweeps: int, bound: float) -> str:
+    """The note of a solution that was stopped before its aim."""
+    return (
+        f"The sweeps were stopped after {sweeps:,}, which prove {bound:.3g}; more of "
+        "them prove less."
+    )

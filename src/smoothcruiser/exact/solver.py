@@ -40,6 +40,10 @@ more. So the relative accuracy is the same in any unit, and an offset of all
 rewards does not loosen it. ``residual_bound`` is the proven bound; ``note`` says why
 if it is larger than the aim. This file leaves out sampling. It reads ``tables`` or
 ``outcomes`` and never calls the oracle.
+
+``solve``: the request for an exact solution, checked and watched.
+
+This file leaves out the iterations (``solver``, ``undiscounted``).
 """
 
 from __future__ import annotations
@@ -50,18 +54,30 @@ import time
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.exact.chains import SweepBudget
 from smoothcruiser.exact.model import Evaluator, evaluator, prepare
-from smoothcruiser.exact.reachable import KnownModel
-from smoothcruiser.exact.search import SearchResult, SweepSearch, SweptValues
-from smoothcruiser.exact.solution import Solution, names_of
-from smoothcruiser.exact.stopped import SLACK, last_stage, left_early
-from smoothcruiser.exact.undiscounted import solve_totals
-from smoothcruiser.exact.watch import Watch
+from smoothcruiser.exact.reachable import (
+    KnownModel,
+    SearchResult,
+    SweepSearch,
+    SweptValues,
+    known_model,
+)
+from smoothcruiser.exact.solution import (
+    SLACK,
+    Solution,
+    last_stage,
+    left_early,
+    names_of,
+)
+from smoothcruiser.exact.solver_clock import Watch
+from smoothcruiser.exact.undiscounted.chains import SweepBudget
+from smoothcruiser.exact.undiscounted.total_rewards import solve_totals
+from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.operators.dispatch import is_greedy
+from smoothcruiser.problem.declaration_checks import is_undiscounted
+from smoothcruiser.problem.model.tabular import Floats
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import Floats
-from smoothcruiser.problem.undiscounted import is_undiscounted
+from smoothcruiser.progress import Callback, finish, progress_callback, show_bar
 
 DEFAULT_TOLERANCE = 1e-10  # of the span of the expected rewards
 # States of a dense linear solve: 32 MB and about 0.3 s. Larger problems evaluate
@@ -115,7 +131,11 @@ def solve_model(
     watch.skip_compiling(compile_seconds)
     watch.begin("solving", known.tables.num_states)
     search = SweepSearch(
-        model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None
+        model,
+        kernels,
+        problem.operator,
+        max_sweeps,
+        finite=problem.horizon is not None,
     )
     search.over, search.tables = watch, known.tables
     if problem.horizon is not None:
@@ -135,7 +155,9 @@ def solve_model(
     return Solution(
         values=result.values,
         q_values=np.where(
-            model.live & ~is_unknown[:, None], model.q.reshape(model.live.shape), np.nan
+            model.live & ~is_unknown[:, None],
+            model.q.reshape(model.live.shape),
+            np.nan,
         ),
         policy=policy,
         residual_bound=result.bound,
@@ -273,7 +295,11 @@ def _improve_values(
 
 
 def _solve_policy(
-    search: SweepSearch, point: SweptValues, policy: Evaluator, method: str, budget: int
+    search: SweepSearch,
+    point: SweptValues,
+    policy: Evaluator,
+    method: str,
+    budget: int,
 ) -> Floats | None:
     """The fixed point of T_pi, or better; None where sweeps are cheaper.
 
@@ -345,3 +371,91 @@ def _backward_induction(
     return SearchResult(
         stages[horizon].copy(), bound, "backward-induction", stages=stages
     )
+
+
+METHODS = ("auto", "value-iteration", "policy-iteration", "modified-policy-iteration")
+
+
+def solve(
+    problem: Problem,
+    *,
+    tolerance: float | None = None,
+    method: str = "auto",
+    max_sweeps: int | None = None,
+    progress: bool | Callback | None = None,
+) -> Solution:
+    """The Solution of a problem with a known model.
+
+    The problem has ``tables``, or ``outcomes`` and hashable states; then the
+    states reachable from ``initial_state`` are solved. With a horizon the
+    method is backward induction, and ``discount`` may be 1. At discount 1 without a
+    horizon it is strategy iteration (``undiscounted``).
+
+    Args:
+        problem: the problem to solve.
+        tolerance: bound on max |values - V*|, in units of reward. It is met, or
+            the call raises InvalidInput (rounding forbids it) or Unpayable
+            (``max_sweeps`` ended first). None, the default, aims at 1e-10 of
+            the span of rewards.
+        method: "auto" (the default), "value-iteration", "policy-iteration" or
+            "modified-policy-iteration".
+        max_sweeps: most passes over the transitions; None, the default, sets no
+            limit: every step shrinks the bound.
+        progress: True for a bar, or a function that gets a ``Progress``. Where it
+            returns False, and at Ctrl-C, the Solution is that of the sweeps so far,
+            with the bound that they prove. Before all states are listed there is
+            none: the call raises ``Interrupted``, or KeyboardInterrupt.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> chain = sc.make("chain:n=5", discount=0.9, operator="max")
+        >>> round(float(sc.solve(chain).values[0]), 4)  # one reward, after three steps
+        0.729
+    """
+    _check_request(tolerance, method, max_sweeps)
+    callback = progress_callback(progress)
+    with show_bar(callback), stoppable_run() as hold:
+        watch = Watch(callback, hold)
+        with hold.opened():
+            model = known_model(problem, watch=watch)
+        solution = solve_model(
+            problem,
+            model,
+            tolerance=tolerance,
+            method=method,
+            max_sweeps=max_sweeps,
+            watch=watch,
+        )
+        finish(
+            callback,
+            calls=0,
+            seconds=solution.seconds,
+            states=model.tables.num_states,
+            done=solution.sweeps,
+            half_width=solution.residual_bound,
+        )
+        return solution
+
+
+def _check_request(tolerance: object, method: object, max_sweeps: object) -> None:
+    if tolerance is not None:
+        is_number = isinstance(tolerance, int | float) and not isinstance(
+            tolerance, bool
+        )
+        if not is_number or not 0.0 < float(tolerance) < math.inf:  # type: ignore[arg-type]
+            raise InvalidInput(
+                f"tolerance must be a finite number above 0 or None, got {tolerance!r}."
+            )
+    if method not in METHODS:
+        raise InvalidInput(
+            f"method must be one of {', '.join(METHODS)}, got {method!r}."
+        )
+    if max_sweeps is not None and (
+        isinstance(max_sweeps, bool)
+        or not isinstance(max_sweeps, int)
+        or max_sweeps < 1
+    ):
+        raise InvalidInput(
+            "max_sweeps must be a whole number of at least 1 or None, got "
+            f"{max_sweeps!r}."
+        )

@@ -34,9 +34,9 @@ _built: dict[Any, Any] = {}
 # Compiled code reaches these through intrinsics and methods, not by name.
 _SHARED = (
     "jit/memory.py",
-    "jit/stream_type.py",
-    "jit/distributions.py",
-    "jit/elements.py",
+    "jit/random/stream_type.py",
+    "jit/random/distributions.py",
+    "jit/random/collection_samplers.py",
     "jit/disk.py",  # the form of the files
 )
 
@@ -107,7 +107,7 @@ def _build(
 ) -> Any:
     import numba
 
-    from smoothcruiser.jit import libm
+    from smoothcruiser.jit import by_address as libm
 
     libm.bind()
     nogil, salt, inner = options
@@ -142,7 +142,9 @@ def _build(
                 global_scope[name] = replace[name]
             elif _is_part(inner_function, function):
                 used_replacements = {
-                    k: v for k, v in replace.items() if k in _deep_names(inner_function)
+                    k: v
+                    for k, v in replace.items()
+                    if k in _deep_names(inner_function)
                 }
                 # a function without replacements is the same under every salt
                 inner_options = Options(

@@ -10,7 +10,7 @@ without an address would end the process.
 Every file begins with a digest of the rest, since a wrong bit may be a wrong number. A
 file that cannot be read counts as missing, is removed, and is compiled and written
 again. Files are loaded by ``pickle``, so only those that nobody else can write are read
-(``jit.private``).
+(``jit.private_folder``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from llvmlite import binding  # type: ignore[import-untyped]
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.runtime import rtsys
 
-from smoothcruiser.jit.private import (
+from smoothcruiser.jit.private_folder import (
     find_private_folder,
     read_private,
     remove,

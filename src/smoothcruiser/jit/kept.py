@@ -2,7 +2,7 @@
 
 Numba's own cache looks at the file of a function alone, so it would serve a step after
 a helper in another file has changed. Here the key of an entry is a digest of all that its
-code depends on, which the caller computes (``problem.fingerprint.compiled``), of the
+code depends on, which the caller computes (``problem.fingerprint.machine_code``), of the
 type of its states, and of the versions and settings of the compiler. Any difference
 makes another entry; no entry is ever brought up to date.
 
@@ -27,7 +27,7 @@ import numpy as np
 from numba.core import config
 
 from smoothcruiser.jit.disk import OnDisk
-from smoothcruiser.jit.private import remove
+from smoothcruiser.jit.private_folder import remove
 
 MOST = 64  # entries, of some 50 kB each
 MOST_BYTES = 64_000_000  # a step that refers to large arrays has them in its code

@@ -22,8 +22,8 @@ import numpy as np
 from smoothcruiser.jit import by_address
 from smoothcruiser.jit.memory import put_float
 from smoothcruiser.jit.oracle import returned_type
+from smoothcruiser.jit.random.stream_type import stream_at
 from smoothcruiser.jit.state_words import words
-from smoothcruiser.jit.stream_type import stream_at
 
 NUMBERS = 5  # arguments of the function
 MASK = 2**64 - 1
@@ -186,7 +186,8 @@ def compile_functions(
 
 def _disk_entry(digest: str | None) -> Any:
     """The entry of a digest on disk; None where nothing can be kept."""
-    from smoothcruiser.jit import kept, private
+    from smoothcruiser.jit import kept
+    from smoothcruiser.jit import private_folder as private
 
     if digest is None or not private.is_on():
         return None

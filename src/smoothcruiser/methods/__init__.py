@@ -17,7 +17,7 @@ from smoothcruiser.methods.base import Method
 from smoothcruiser.query import KEYWORDS
 
 if TYPE_CHECKING:
-    from smoothcruiser.tree.searches import Search
+    from smoothcruiser.tree.search_rules import Search
 
 
 class Methods(MutableMapping[str, Method]):
@@ -66,16 +66,16 @@ METHODS = Methods(
         "smoothcruiser": "methods.scheduled:SmoothCruiser",
         "paper": "methods.scheduled:Paper",
         "sparse-sampling": "methods.scheduled:SparseSampling",
-        "certified": "methods.certified:CertifiedSearch",
-        "exact": "methods.exact:Exact",
-        "uct": "tree.searches:UCT",
-        "ments": "tree.searches:MENTS",
-        "rents": "tree.searches:RENTS",
-        "tents": "tree.searches:TENTS",
-        "bts": "tree.searches:BTS",
-        "dents": "tree.searches:DENTS",
-        "puct": "tree.prior_searches:PUCT",
-        "gumbel": "tree.prior_searches:Gumbel",
+        "certified": "methods.certified_search:CertifiedSearch",
+        "exact": "methods.exact_method:Exact",
+        "uct": "tree.search_rules:UCT",
+        "ments": "tree.search_rules:MENTS",
+        "rents": "tree.search_rules:RENTS",
+        "tents": "tree.search_rules:TENTS",
+        "bts": "tree.search_rules:BTS",
+        "dents": "tree.search_rules:DENTS",
+        "puct": "tree.prior_rules:PUCT",
+        "gumbel": "tree.prior_rules:Gumbel",
     }
 )
 
@@ -124,7 +124,9 @@ def register(method: Method | Search) -> None:
             f"{method_name!r}."
         )
     taken_keywords = new_method.takes
-    if not isinstance(taken_keywords, frozenset) or not taken_keywords <= set(KEYWORDS):
+    if not isinstance(taken_keywords, frozenset) or not taken_keywords <= set(
+        KEYWORDS
+    ):
         raise InvalidInput(
             f"{method_name}.takes must be a frozenset of keywords of plan "
             f"({', '.join(KEYWORDS)}), got {taken_keywords!r}."
@@ -133,8 +135,8 @@ def register(method: Method | Search) -> None:
         raise InvalidInput(
             f"There is a method {method_name!r} already; choose another name."
         )
-    from smoothcruiser.methods.tree import TreeSearch
-    from smoothcruiser.tree.searches import TREE_SEARCHES
+    from smoothcruiser.methods.tree_search import TreeSearch
+    from smoothcruiser.tree.search_rules import TREE_SEARCHES
 
     METHODS[method_name] = new_method
     if isinstance(new_method, TreeSearch):
@@ -197,13 +199,13 @@ def _as_method(candidate: Any) -> Any:
     """A tree search as the method that runs it; anything else as it is."""
     if isinstance(candidate, Method):
         return candidate
-    from smoothcruiser.methods.tree import TreeSearch
-    from smoothcruiser.tree.searches import Search
+    from smoothcruiser.methods.tree_search import TreeSearch
+    from smoothcruiser.tree.search_rules import Search
 
     return TreeSearch(search=candidate) if isinstance(candidate, Search) else candidate
 
 
 def _is_kind_of_method(candidate: type) -> bool:
-    from smoothcruiser.tree.searches import Search
+    from smoothcruiser.tree.search_rules import Search
 
     return issubclass(candidate, Method | Search)

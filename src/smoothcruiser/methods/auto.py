@@ -34,8 +34,8 @@ from smoothcruiser.methods.base import (
     with_delta,
 )
 from smoothcruiser.methods.choosing import AutoChoice
-from smoothcruiser.methods.exact import Exact, SolutionSession
-from smoothcruiser.methods.following import AutoSession
+from smoothcruiser.methods.exact_method import Exact, SolutionSession
+from smoothcruiser.methods.sessions import AutoSession
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import DEFAULT_DELTA, KEYWORDS, Query
 

@@ -26,10 +26,13 @@ import numpy as np
 from smoothcruiser.errors import Interrupted, InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estimate
 from smoothcruiser.jit.interrupts import count_stop
-from smoothcruiser.jit.keys import Key
+from smoothcruiser.jit.random import Key
+from smoothcruiser.problem.action_sampler import refuse_sampled
+from smoothcruiser.problem.declaration_checks import (
+    is_undiscounted,
+    refuse_undiscounted,
+)
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.sampled import refuse_sampled
-from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_undiscounted
 from smoothcruiser.progress import Phases, finish, show_bar
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.records.data import Data
@@ -99,7 +102,9 @@ class Prepared(Shown, ABC):
 
     method: Method
     query: Query
-    explanation: Any  # an Explanation; Any, so that a Schedule's own fields can be read
+    explanation: (
+        Any  # an Explanation; Any, so that a Schedule's own fields can be read
+    )
     notes: tuple[str, ...] = ()
     stored: StoredRun | None = None  # the run that is taken up, if one is
 
@@ -194,7 +199,7 @@ class Method(ABC):
     compared: ClassVar[bool] = True  # whether ``compare`` runs it where none is named
     # whether it can plan at discount 1 without a horizon, where totals may be infinite
     sums_totals: ClassVar[bool] = False
-    # whether it may run where a problem samples its actions (``problem.sampled``)
+    # whether it may run where a problem samples its actions (``problem.action_sampler``)
     samples_actions: ClassVar[bool] = False
     # delta where none is named; None: then it is missing, or of no use
     default_delta: ClassVar[float | None] = None
@@ -352,7 +357,9 @@ def prepare_answer(method: Method, query: Query) -> Prepared:
     query = with_delta(method, query)
     ready = method.prepare(query)
     if not isinstance(ready, Prepared):
-        raise TypeError(f"{method.name}.prepare must return a Prepared, got {ready!r}.")
+        raise TypeError(
+            f"{method.name}.prepare must return a Prepared, got {ready!r}."
+        )
     delta = query.promise.delta
     if (
         not is_unnamed
@@ -501,4 +508,6 @@ class TerminalAnswer(Prepared):
 
     def answer(self) -> Estimate:
         """Zero, for sure."""
-        return terminal_estimate(self.query.problem, self.query.place, self.method.name)
+        return terminal_estimate(
+            self.query.problem, self.query.place, self.method.name
+        )

@@ -3,6 +3,12 @@
 The least price of any schedule is known first (``theory.least_price``), then the price
 of the best one, then the result of a look (``engines.pilot``). With ``seconds=`` each
 step has a share of the time. Rules and reasons: ``methods.auto``, docs/auto.md.
+
+The choice of ``auto`` for a model that ``outcomes=`` gives.
+
+States are listed from the requested one. A model that is listed within its limits is
+solved; a larger one is searched, and read as far as the answer needs it. Neither
+samples, so delta is 0.
 """
 
 from __future__ import annotations
@@ -14,16 +20,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.jit.stopwatch import Stopwatch, pause_stopwatch
-from smoothcruiser.methods.base import (
-    DEFAULT_BUDGET,
-    Method,
-    Prepared,
-)
-from smoothcruiser.methods.certified import CertifiedSearch, cannot_search
-from smoothcruiser.methods.known import known_model_answer
-from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
-from smoothcruiser.methods.pricing import (
+from smoothcruiser.jit.interrupts import Stopwatch, pause_stopwatch
+from smoothcruiser.methods.advice import (
     call_ratio,
     least_of_search,
     no_schedule,
@@ -32,22 +30,23 @@ from smoothcruiser.methods.pricing import (
     suggestion,
     worth_a_try,
 )
+from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
+from smoothcruiser.methods.certified_search import CertifiedSearch, cannot_search
+from smoothcruiser.methods.exact_method import Exact
+from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
 from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
-from smoothcruiser.problem.rows import NoRow
-from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_unbounded
+from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
+from smoothcruiser.problem.model.known_outcomes import BadRow, NoRow
 from smoothcruiser.query import Limits, Query
 from smoothcruiser.schedule.compiler.optimizer import LARGEST_EXACT
-from smoothcruiser.schedule.numbers import power_of_ten, short
-from smoothcruiser.schedule.reach import (
-    MOST_ROWS,
-    USEFUL,
-    patience,
-)
+from smoothcruiser.schedule.number_text import power_of_ten, short
+from smoothcruiser.schedule.reach import MOST_ROWS, USEFUL, patience
 from smoothcruiser.schedule.schedule import Level
 from smoothcruiser.theory.least_price import least_price
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.pilot import Pilot
+
 
 # calls of the walks of a pilot: a hundredth of the schedule's price, within these
 FEWEST, MOST = 32, 64
@@ -188,7 +187,9 @@ class AutoChoice:
 
     def _prepare_race(self, price: int) -> Prepared:
         half_schedule = self._prepare_schedule(0.5, Limits())
-        half_price = half_schedule.explanation.num_calls + self.problem.inspection_calls
+        half_price = (
+            half_schedule.explanation.num_calls + self.problem.inspection_calls
+        )
         min_search_calls = least_of_search(self.problem, self.promise)
         if self._calls_left - half_price < min_search_calls:
             return self._choose_schedule(
@@ -335,7 +336,7 @@ class AutoChoice:
         query = self.query
         with pause_stopwatch():
             from smoothcruiser.engines.pilot import STEPS, run_pilot
-            from smoothcruiser.jit.streams import warm_up
+            from smoothcruiser.jit.random.streams import warm_up
 
             warm_up()
         self.pilot = run_pilot(
@@ -387,8 +388,11 @@ class AutoChoice:
         if self.query.state is None or ready.explanation.num_calls > LARGEST_EXACT:
             return
         with pause_stopwatch():
-            from smoothcruiser.engines.stopping import stopping_rule
-        shards, mover = ready.query.compute.shards, self.problem.mover(self.query.state)
+            from smoothcruiser.engines.stopping_rule import stopping_rule
+        shards, mover = (
+            ready.query.compute.shards,
+            self.problem.mover(self.query.state),
+        )
         stopping_rule(ready.explanation, shards, mover)
 
     def _limits_left(self, share: float = 1.0) -> Limits:
@@ -436,7 +440,9 @@ class AutoChoice:
         options = [self._make_option("certified", None, self.promise.delta)]
         if price is not None:
             options.append(
-                self._make_option("smoothcruiser", price, self.promise.delta, "instead")
+                self._make_option(
+                    "smoothcruiser", price, self.promise.delta, "instead"
+                )
             )
         return self._make_choice(reason, inner, options)
 
@@ -522,3 +528,48 @@ class AutoChoice:
             role=role,
             seconds=expected_seconds,
         )
+
+
+LISTED = 20_000  # states of outcomes= that are solved: about a second of Python
+
+
+def known_model_answer(
+    query: Query, deadline: float, *, searched: bool
+) -> Prepared | None:
+    """The solution of ``outcomes``, or a search in it; None if neither can be.
+
+    Raises ``NoRow`` where a pair has no row: then there is a simulator to sample.
+
+    Args:
+        query: about a problem with ``outcomes``, at a state.
+        deadline: until when states are listed.
+        searched: whether a search would know when to end.
+    """
+    from smoothcruiser.exact.reachable import TooLarge, explore
+
+    rooted_problem = replace(query.problem, initial_state=query.state)
+    try:
+        listed_model = explore(rooted_problem, most_states=LISTED, deadline=deadline)
+    except TooLarge:
+        refuse_unbounded(
+            query.problem, f"auto, beyond {LISTED:,} states or the time to list them,"
+        )
+        if not searched:
+            return None
+        return (
+            CertifiedSearch()
+            .prepare(query)
+            .with_notes(
+                "auto chose certified search: the model is known by outcomes=, with "
+                f"more states than {LISTED:,} or than there is time to list, so it is "
+                "read as far as the answer needs it; delta is 0."
+            )
+        )
+    except (BadRow, NoRow):
+        raise
+    except InvalidInput:  # states that are not told apart, ends that only step knows
+        return None
+    return replace(Exact().prepare(query), listed_model=listed_model).with_notes(
+        "auto chose exact: the model is known by outcomes=, so no sampling is needed "
+        "and delta is 0."
+    )

@@ -38,9 +38,13 @@ from smoothcruiser.errors import (
     Unpayable,
     describe_value,
 )
-from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estimate
-from smoothcruiser.jit.interrupts import current_stops, stoppable
-from smoothcruiser.jit.stopwatch import Stopwatch
+from smoothcruiser.estimate import (
+    Estimate,
+    Estimates,
+    terminal_estimate,
+    unsampled_estimate,
+)
+from smoothcruiser.jit.interrupts import Stopwatch, current_stops, stoppable
 from smoothcruiser.methods.base import (
     BY_HAND,
     DEFAULT_BUDGET,
@@ -53,13 +57,12 @@ from smoothcruiser.methods.base import (
     refuse_unused,
     with_delta,
 )
-from smoothcruiser.methods.estimates import Estimates
-from smoothcruiser.methods.joint import combine_estimates
 from smoothcruiser.methods.portfolio import (
     Race,
     choice_notes,
     unstarted_if_late,
 )
+from smoothcruiser.methods.running import combine_estimates
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
 from smoothcruiser.progress import (
@@ -71,7 +74,7 @@ from smoothcruiser.progress import (
     time_left,
 )
 from smoothcruiser.query import Limits, Promise, Query, check_delta
-from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.number_text import short
 
 
 def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
@@ -125,7 +128,8 @@ def _plan_states(method: Method, query: Query, states: Iterable[Any]) -> Estimat
         unbegun_answer = _stopped_answer(query, ready)
         if unbegun_answer is not None:
             answers |= {
-                i: unbegun_answer.unsampled_answer(open_states[i]) for i in open_indices
+                i: unbegun_answer.unsampled_answer(open_states[i])
+                for i in open_indices
             }
         else:
             answers |= _answers(query, state_query, ready, open_states, watch)
@@ -282,7 +286,9 @@ def _first_of_each(problem: Problem, start_states: list[Any]) -> list[int]:
             indices_of_key = indices_by_key.setdefault(problem.key_of(state), [])
         except (TypeError, InvalidInput):  # no key: certified search would refuse it
             indices_of_key = []
-        equal_indices = (j for j in indices_of_key if identical(state, start_states[j]))
+        equal_indices = (
+            j for j in indices_of_key if identical(state, start_states[j])
+        )
         first_indices.append(next(equal_indices, i))
         if first_indices[-1] == i:
             indices_of_key.append(i)
@@ -500,14 +506,18 @@ class ManyStatesRun:
                 self.watch.elapsed(),
             )
             price = (
-                None if progress.price is None else calls_before + left * progress.price
+                None
+                if progress.price is None
+                else calls_before + left * progress.price
             )
             seconds_left = self._seconds_left if self.until < math.inf else None
             total_progress = replace(
                 progress,
                 calls=num_calls,
                 seconds=elapsed_seconds,
-                seconds_left=time_left(num_calls, price, elapsed_seconds, seconds_left),
+                seconds_left=time_left(
+                    num_calls, price, elapsed_seconds, seconds_left
+                ),
                 price=price,
                 done=num_done,
                 total=self.total,

@@ -15,18 +15,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from smoothcruiser.estimate import Estimate, Interval
-from smoothcruiser.jit.interrupts import count_stop
-from smoothcruiser.jit.stopwatch import Stopwatch, pause_stopwatch
+from smoothcruiser.jit.interrupts import Stopwatch, count_stop, pause_stopwatch
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, UnstartedAnswer
-from smoothcruiser.methods.certified import PreparedSearch, ask, memory_of
-from smoothcruiser.methods.joint import combine_estimates, intersect_intervals
+from smoothcruiser.methods.certified_search import PreparedSearch, ask, memory_of
+from smoothcruiser.methods.running import combine_estimates, intersect_intervals
 from smoothcruiser.methods.scheduled import PreparedSchedule
 from smoothcruiser.progress import Progress, add_earlier_work, says_stop
 from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of
 from smoothcruiser.records.fields import DataclassShape
 from smoothcruiser.records.shapes import Count, Schema
-from smoothcruiser.schedule.numbers import duration, rate, short
+from smoothcruiser.schedule.number_text import duration, rate, short
 from smoothcruiser.schedule.schedule import Level
 from smoothcruiser.shown import Shown, brief
 
@@ -469,7 +468,9 @@ def choice_notes(ready: Prepared) -> tuple[str, ...]:
         return ()
     timed_calls = ready.explanation.measured
     look_calls = ready.looked - timed_calls
-    call_purposes = [f"{look_calls:,} looked at the simulator first"] * (look_calls > 0)
+    call_purposes = [f"{look_calls:,} looked at the simulator first"] * (
+        look_calls > 0
+    )
     timed_text = "timed it" if look_calls else "timed the simulator"
     call_purposes += [f"{timed_calls:,} {timed_text}"] * (timed_calls > 0)
     return (f"Of the calls, {' and '.join(call_purposes)}.",)
@@ -487,7 +488,8 @@ def _with_choice(estimate: Estimate, ready: ChosenMethod | Race) -> Estimate:
         return estimate
     return replace(
         with_calls_before(estimate, calls_before),
-        seconds=estimate.seconds + (ready.spent if ready.explanation.measured else 0.0),
+        seconds=estimate.seconds
+        + (ready.spent if ready.explanation.measured else 0.0),
         notes=(*choice_notes(ready), *estimate.notes),
     )
 

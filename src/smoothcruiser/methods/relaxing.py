@@ -22,11 +22,11 @@ from smoothcruiser.estimate import (
 from smoothcruiser.methods.base import DEFAULT_BUDGET
 from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.operators import Max, Operator
-from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Callback, add_earlier_work
 from smoothcruiser.query import Query
-from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.number_text import short
 from smoothcruiser.schedule.relaxation import Relaxation, family_of, relax
 
 
@@ -95,7 +95,11 @@ class PreparedRelaxation(PreparedSchedule):
             workers=self.workers,
         )
         estimate = undo_relaxation(self.query.problem, plan, inner.answer())
-        notes = (plan.verdict, *((GREEDY,) if estimate.policy else ()), *estimate.notes)
+        notes = (
+            plan.verdict,
+            *((GREEDY,) if estimate.policy else ()),
+            *estimate.notes,
+        )
         return self.annotated(replace(estimate, notes=notes))
 
 
@@ -109,7 +113,9 @@ ROUNDING = 1e-14
 GREEDY = "The policy is greedy in these action values: it is that of plain max."
 
 
-def undo_relaxation(problem: Problem, plan: Relaxation, estimate: Estimate) -> Estimate:
+def undo_relaxation(
+    problem: Problem, plan: Relaxation, estimate: Estimate
+) -> Estimate:
     """An estimate of V_lambda as one of V_0; ``problem`` is the unregularized one."""
     mover, facts = problem.mover(estimate.state), problem.facts
     band, q_band = plan.band(mover), plan.q_band(mover)

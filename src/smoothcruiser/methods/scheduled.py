@@ -23,19 +23,23 @@ from smoothcruiser.methods.base import (
     Session,
     last_report,
 )
-from smoothcruiser.methods.fitting import COARSEST, FittedSchedule, fit_schedule
 from smoothcruiser.methods.running import start_run
+from smoothcruiser.methods.schedule_within_limits import (
+    COARSEST,
+    FittedSchedule,
+    fit_schedule,
+)
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import finish, show_bar
 from smoothcruiser.query import Compute, PlanKeywords, Query
-from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.number_text import short
 from smoothcruiser.schedule.reach import OutOfReach
 from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.base import Job, Workers
-    from smoothcruiser.engines.lending import WorkerReuse
+    from smoothcruiser.engines.workers import WorkerReuse
     from smoothcruiser.schedule.kinds import Kinds
     from smoothcruiser.store import StoredRun
 
@@ -156,7 +160,7 @@ class Scheduled(Method):
 
     def session(self, query: Query) -> Session:
         """One schedule for all decisions."""
-        from smoothcruiser.methods.following import ScheduleSession
+        from smoothcruiser.methods.sessions import ScheduleSession
 
         return ScheduleSession(self, query)
 
@@ -166,7 +170,7 @@ class Scheduled(Method):
 
     def pick_up(self, stored: StoredRun, query: Query) -> PreparedSchedule:
         """The stored run, resumed, whichever method made its schedule."""
-        from smoothcruiser.store.checks import schedule_from
+        from smoothcruiser.store.record_checks import schedule_from
 
         schedule = schedule_from(stored.plan, query.problem.facts)
         if schedule.method != stored.method:
@@ -277,7 +281,7 @@ class Paper(Scheduled):
         return super().takes - {"target"}
 
     def schedule(self, query: Query) -> Schedule:  # noqa: D102
-        from smoothcruiser.schedule.paper import paper_schedule
+        from smoothcruiser.schedule.paper_schedule import paper_schedule
 
         delta = query.promise.delta
         if (delta is None) == (self.delta_prime is None):
@@ -352,11 +356,15 @@ class PreparedSchedule(Prepared):
 
     def with_pilot(self) -> Self:  # noqa: D102
         from smoothcruiser.engines.base import Job
-        from smoothcruiser.engines.forecast import draw_first_samples
+        from smoothcruiser.engines.pilot import draw_first_samples
         from smoothcruiser.engines.registry import COMPILED, choose
 
         query, chosen = self.query, self.fitted
-        if chosen is None or chosen.begun is not None or not chosen.schedule.root.looks:
+        if (
+            chosen is None
+            or chosen.begun is not None
+            or not chosen.schedule.root.looks
+        ):
             return self
         fits_budget = chosen.schedule.num_calls <= chosen.room
         is_elsewhere = choose(query.problem, query.compute).name != COMPILED.name
@@ -395,7 +403,7 @@ class SharedScheduleSession(Session):
     """Decisions that follow one schedule: it depends on no state."""
 
     def __init__(self, method: Scheduled, query: Query, ready: Prepared) -> None:
-        from smoothcruiser.engines.lending import WorkerReuse
+        from smoothcruiser.engines.workers import WorkerReuse
 
         super().__init__(method, query)
         fitted = getattr(ready, "fitted", None)
@@ -411,7 +419,9 @@ class SharedScheduleSession(Session):
     def _decide(self, query: Query) -> Estimate:
         ready = self._ready
         state_query = ready.query.at(query.state, query.seed)
-        state_query = replace(state_query, limits=query.limits, progress=query.progress)
+        state_query = replace(
+            state_query, limits=query.limits, progress=query.progress
+        )
         estimate: Estimate = replace(ready, query=state_query).answer()
         if ready.fitted is not None:  # measuring the simulator is paid for once
             self._ready = replace(ready, fitted=ready.fitted.again())
@@ -449,7 +459,9 @@ def run(
         return terminal_estimate(problem, query.place, schedule.method)
     with show_bar(query.progress):
         look_calls = problem.inspection_calls
-        estimate = start_run(query, FittedSchedule(schedule=schedule, looks=look_calls))
+        estimate = start_run(
+            query, FittedSchedule(schedule=schedule, looks=look_calls)
+        )
         finish(query.progress, **last_report(estimate))
     return estimate
 

@@ -16,7 +16,7 @@ from smoothcruiser.operators.custom import CustomOperator
 from smoothcruiser.operators.entropy import Entropy
 from smoothcruiser.operators.kl import KL
 from smoothcruiser.operators.max import Max
-from smoothcruiser.operators.records import SCHEMA, operator_data, operator_from
+from smoothcruiser.operators.parts import SCHEMA, operator_data, operator_from
 from smoothcruiser.operators.sparsemax import Sparsemax
 from smoothcruiser.operators.square_root import SquareRoot
 from smoothcruiser.records.fields import hold

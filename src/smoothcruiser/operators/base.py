@@ -50,7 +50,9 @@ def value_rounding(size: int, scale: float, temperature: float) -> float:
 
     The proof is in docs/certified.md, section 4.
     """
-    return UNIT * (16.0 * (size + 2) * scale + (2.0 * size * size + 16.0) * temperature)
+    return UNIT * (
+        16.0 * (size + 2) * scale + (2.0 * size * size + 16.0) * temperature
+    )
 
 
 class Scalar(NamedTuple):

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.adding import sum_in_order
 from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
-from smoothcruiser.operators.outward import Interval
+from smoothcruiser.operators.outward import Interval, sum_in_order
 
 
 def kl_value(q: Vector, w: Vector, t: float) -> float:

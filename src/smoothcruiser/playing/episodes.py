@@ -5,6 +5,8 @@ and plain. Intervals are 95%. For means they are normal, so they are approximate
 and say nothing for a handful of episodes; for win rates they are Wilson's. The
 world's randomness (WORLD, episode) and the other player's (OTHER_PLAYER,
 episode) come from streams apart from the agent's own.
+
+Progress reports of ``play``, and how a stop ends its episodes.
 """
 
 from __future__ import annotations
@@ -13,21 +15,25 @@ import inspect
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.interrupts import stoppable
-from smoothcruiser.jit.keys import Key
-from smoothcruiser.playing.agent import Agent
-from smoothcruiser.playing.followed import as_player, is_policy
-from smoothcruiser.playing.reports import Reports
-from smoothcruiser.problem.answers import call_in_episode
+from smoothcruiser.errors import Interrupted, InvalidInput
+from smoothcruiser.jit.interrupts import current_stops, stoppable
+from smoothcruiser.jit.random import Key
+from smoothcruiser.playing.agent import Agent, as_player, is_policy
 from smoothcruiser.problem.arguments import check_seed
-from smoothcruiser.problem.oracle import ResettingOracle
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.progress import Callback, progress_callback, show_bar
+from smoothcruiser.problem.step_errors import ResettingOracle, call_in_episode
+from smoothcruiser.progress import (
+    Callback,
+    Phases,
+    finish,
+    progress_callback,
+    show_bar,
+)
 from smoothcruiser.query import named_keywords
 from smoothcruiser.records.data import Data
 from smoothcruiser.shown import Shown, brief
@@ -42,7 +48,7 @@ Player = Callable[[Any, Problem, Any], int]  # (state, problem, rng) -> action
 
 
 def _stream(seed: int, *key: int) -> Any:
-    from smoothcruiser.jit.streams import stream
+    from smoothcruiser.jit.random.streams import stream
 
     return stream(seed, *key)
 
@@ -430,3 +436,60 @@ def wilson(successes: int, n: int) -> tuple[float, float]:
         NORMAL_95 * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
     )
     return max(0.0, center - half_width), min(1.0, center + half_width)
+
+
+class Reports:
+    """Progress reports on the episodes of one ``play``."""
+
+    def __init__(self, callback: Callback | None, total: int) -> None:
+        self.phases, self.total, self.done = Phases(callback), total, 0
+        self.calls = 0
+        self._last = ""
+        self._begin, self._stops = time.perf_counter(), current_stops()
+        self.phases.begin("playing", **self._facts())
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the progress function, or Ctrl-C in a decision, has ended it."""
+        return self.phases.refused or current_stops() > self._stops
+
+    def report_decision(self, calls: int) -> bool:
+        """Report a decision; return whether to stop."""
+        self.calls += calls
+        self.phases.tell(**self._facts())
+        return self.is_stopped
+
+    def report_episode(self, plain_return: float) -> None:
+        """Report the end of an episode with this return."""
+        self.done += 1
+        self._last = f", last return {plain_return:.4g}"
+        self.phases.tell(**self._facts())
+
+    @contextmanager
+    def keep_finished(self) -> Iterator[None]:
+        """Keep the finished episodes at a stop; without any, the stop is raised."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self.done == 0:
+                raise
+        if self.done == 0 and current_stops() > self._stops:
+            raise KeyboardInterrupt
+        if self.done == 0:
+            raise Interrupted(
+                "The progress function returned False before an episode had ended."
+            )
+
+    def finish(self) -> None:
+        """Send the last report."""
+        finish(self.phases.callback, **self._facts() | {"label": ""})
+
+    def _facts(self) -> dict[str, Any]:
+        episode_number = min(self.done + 1, self.total)
+        return {
+            "calls": self.calls,
+            "seconds": time.perf_counter() - self._begin,
+            "done": self.done,
+            "total": self.total,
+            "label": f"episode {episode_number:,} of {self.total:,}{self._last}",
+        }

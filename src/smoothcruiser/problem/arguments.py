@@ -1,23 +1,59 @@
 """Checks of numbers in arguments, and of the arguments that all planners take.
 
 Python's and NumPy's numbers are alike; True and False are none.
+
+Checks of a problem's functions: their arguments, and that they return an answer.
+
+The grammar of names, which ``make`` reads and messages propose.
+
+    name        built-in[:parameters]   prefix:text[,parameters]   module:attribute
+                (an adapter may let its first parameters do without their words)
+    parameters  word=value,word=value,…
+    value       JSON, a Python literal in brackets or quotes, or a word
+
+Commas inside brackets and quotes do not separate: ``actions=[-2,0,2]`` is one
+parameter, ``breakthrough(rows=4,columns=4)`` one name. This file leaves out
+the meaning of the names (``make``, the adapters).
 """
 
 from __future__ import annotations
 
+import ast
 import difflib
 import inspect
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.batched import Batched
+from smoothcruiser.problem.wary_actions import refuse_names
+
+if TYPE_CHECKING:
+    from smoothcruiser.problem.problem import Problem
+
 
 # keywords of problems, which callers often pass to planners by mistake
-DECLARED = ("discount", "operator", "temperature", "num_actions", "horizon", "terminal")
+DECLARED = (
+    "discount",
+    "operator",
+    "temperature",
+    "num_actions",
+    "horizon",
+    "terminal",
+)
 # keywords of planners, which callers often pass to other verbs by mistake
-PLANNED = ("method", "epsilon", "delta", "budget", "seconds", "simulations", "executor")
+PLANNED = (
+    "method",
+    "epsilon",
+    "delta",
+    "budget",
+    "seconds",
+    "simulations",
+    "executor",
+)
 # Names of the same keywords elsewhere: in textbooks, Gymnasium, Stable-Baselines3,
 # scikit-learn, SciPy, mctx, QuantEcon. The first word that is known is meant.
 _ELSEWHERE = {
@@ -110,7 +146,9 @@ def check_seed(seed: Any) -> int:
 
 def check_seconds(seconds: Any, name: str = "seconds") -> None:
     """Refuse anything but a time; None means no limit."""
-    if seconds is not None and not (is_number(seconds) and 0 < seconds <= MOST_SECONDS):
+    if seconds is not None and not (
+        is_number(seconds) and 0 < seconds <= MOST_SECONDS
+    ):
         raise InvalidInput(
             f"{name} must be a number above 0 and at most {MOST_SECONDS:g} (30 years), "
             f"or left out for no limit, got {shorten_value(seconds)}."
@@ -151,7 +189,9 @@ def suggest_keyword(name: str, options: tuple[str, ...]) -> str:
         return "plan_many(problem, states) plans in many states, plan in one."
     if name in DECLARED or any(word in DECLARED for word in synonyms):
         word = name if name in DECLARED else synonyms[0]
-        return f"{word}= belongs to the problem: give it to MDP, Game, tabular or make."
+        return (
+            f"{word}= belongs to the problem: give it to MDP, Game, tabular or make."
+        )
     if name in PLANNED and f"{name}s" not in options:
         return (
             f"{name}= belongs to those who plan: give it to plan, or to an agent, as in "
@@ -232,3 +272,193 @@ def pop_reward_range(parameters: dict[str, Any]) -> tuple[float, float] | None:
             f"{shorten_value(reward_range)}."
         )
     return float(reward_range[0]), float(reward_range[1])
+
+
+# how each function is called
+CALLS = {
+    "oracle": "step(state, action, rng)",
+    "legal": "legal(state, action)",
+    "terminal": "terminal(state)",
+    "player": "player(state)",
+    "outcomes": "outcomes(state, action)",
+    "key": "key(state)",
+    "sample_action": "sample_action(state, rng)",
+}
+# names of the first two arguments that say the action comes first
+SWAPPED = (("action", "state"), ("a", "s"))
+
+
+def check_functions(problem: Problem) -> None:
+    """Refuse functions of other arguments, coroutines, and compiled names of actions."""
+    for field_name, call_form in CALLS.items():
+        function = getattr(problem, field_name, None)
+        if field_name == "oracle":
+            function = problem.given_step
+        if callable(function) and not isinstance(function, Batched):
+            _check_function(field_name, function, call_form)
+    if problem.sample_action is None:
+        refuse_names("The oracle", problem.oracle, problem.actions)
+        refuse_names("legal", problem.legal, problem.actions)
+
+
+def _makes_functions(kind: type) -> bool:
+    """Whether objects of a class can be called: tuple and bool are functions themselves."""
+    return any("__call__" in vars(base_class) for base_class in kind.__mro__)
+
+
+def _check_function(name: str, function: Any, call: str) -> None:
+    if isinstance(function, type) and (name == "oracle" or _makes_functions(function)):
+        raise InvalidInput(
+            f"{name} is a class, {function.__name__}; give an object of it, as in "
+            f"{function.__name__}(), that can be called as {call}."
+        )
+    source_function = getattr(function, "py_func", function)
+    inner_function = (
+        source_function
+        if inspect.isroutine(source_function)
+        else type(source_function).__call__
+    )
+    if inspect.iscoroutinefunction(inner_function) or inspect.isasyncgenfunction(
+        inner_function
+    ):
+        raise InvalidInput(
+            f"{name} is an async function, which returns a coroutine and no answer; "
+            f"define {call} without async, or run the coroutine inside it."
+        )
+    if inspect.isgeneratorfunction(inner_function) and name != "outcomes":
+        raise InvalidInput(
+            f"{name} is a generator, which yields and does not return; write return in "
+            f"place of yield in {call}."
+        )
+    try:
+        signature = inspect.signature(source_function)
+    except (TypeError, ValueError):  # built into an extension: nobody knows
+        return
+    try:
+        signature.bind(*call.partition("(")[2].rstrip(")").split(", "))
+    except TypeError:
+        raise InvalidInput(
+            f"{name} must be a function {call}, got one of {signature}; add or drop "
+            "arguments, also those that it does not use."
+        ) from None
+    if tuple(signature.parameters)[:2] in SWAPPED and "(state, action" in call:
+        raise InvalidInput(
+            f"{name} is called as {call}, and its arguments are named {signature}: the "
+            "state comes first, then the action; swap them."
+        )
+
+
+CLOSING = {"(": ")", "[": "]", "{": "}"}
+QUOTES = "\"'"
+
+
+def split_pieces(text: str) -> list[str]:
+    """``text`` cut at its commas, but not at those inside brackets or quotes."""
+    segments, segment_start = [], 0
+    expected_closers: list[str] = []  # closing brackets, and the quote that is open
+    for position, character in enumerate(text):
+        if expected_closers and expected_closers[-1] in QUOTES:
+            if character == expected_closers[-1]:
+                expected_closers.pop()
+        elif character in CLOSING:
+            expected_closers.append(CLOSING[character])
+        elif character in QUOTES and _begins_value(text, position):
+            expected_closers.append(character)
+        elif character in ")]}":
+            if not expected_closers or expected_closers.pop() != character:
+                raise _unmatched_error(text)
+        elif character == "," and not expected_closers:
+            segments.append(text[segment_start:position])
+            segment_start = position + 1
+    if expected_closers:
+        raise _unmatched_error(text)
+    return [*segments, text[segment_start:]]
+
+
+def _begins_value(text: str, position: int) -> bool:
+    """Whether a quote begins a value, and is no apostrophe inside a word."""
+    return position > 0 and text[:position].rstrip()[-1:] in ("=", ",", ":", *CLOSING)
+
+
+def _unmatched_error(text: str) -> InvalidInput:
+    return InvalidInput(
+        f"The brackets and quotes of {shorten_value(text)} must match, as in "
+        "actions=[-2,0,2]; close what is open."
+    )
+
+
+def split_name(text: str, words: Sequence[str] = ()) -> tuple[str, dict[str, Any]]:
+    """The text before the first comma, and the parameters after it.
+
+    ``words`` name parameters that may be written without them, in this order and
+    before all others: ``SysAdmin,1`` is ``SysAdmin,instance=1`` for ("instance",).
+    """
+    subject, *raw_parameters = split_pieces(text)
+    for position, parameter_name in enumerate(words[: len(raw_parameters)]):
+        if "=" in raw_parameters[position] or not raw_parameters[position].strip():
+            break
+        raw_parameters[position] = (
+            f"{parameter_name}={raw_parameters[position].strip()}"
+        )
+    return subject.strip(), read_parameters(",".join(raw_parameters))
+
+
+def read_parameters(text: str) -> dict[str, Any]:
+    """``n=5,seed=1`` as a dict of values."""
+    values_by_name: dict[str, Any] = {}
+    for piece in split_pieces(text):
+        if not piece.strip():
+            continue
+        key, equals, value = piece.partition("=")
+        parameter_name = key.strip()
+        if not equals or not parameter_name or not value.strip():
+            raise InvalidInput(
+                f"Parameters are written name=value,name=value; got {piece!r}."
+            )
+        if parameter_name in values_by_name:
+            raise InvalidInput(
+                f"The parameter {parameter_name!r} is given twice; drop one."
+            )
+        values_by_name[parameter_name] = _read_value(value.strip())
+    return values_by_name
+
+
+def pop_own_options(
+    parameters: dict[str, Any], names: tuple[str, ...]
+) -> dict[str, Any]:
+    """The options of an adapter, removed from the parameters of a name.
+
+    ``reward_low=`` and ``reward_high=`` are another way to write ``reward_range=``.
+    """
+    options = {
+        option_name: parameters.pop(option_name)
+        for option_name in names
+        if option_name in parameters
+    }
+    reward_low, reward_high = (
+        parameters.pop(option_name, None)
+        for option_name in ("reward_low", "reward_high")
+    )
+    if (reward_low is None) != (reward_high is None):
+        raise InvalidInput("Give reward_low= and reward_high= together.")
+    if reward_low is not None:
+        options["reward_range"] = (float(reward_low), float(reward_high))
+    elif isinstance(options.get("reward_range"), list):
+        options["reward_range"] = tuple(options["reward_range"])
+    return options
+
+
+def _read_value(text: str) -> Any:
+    """The value of a parameter: JSON, a Python literal, or a word."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a word, or a number of 5,000 digits
+        pass
+    if text[0] in (*CLOSING, *QUOTES):
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            pass
+    return text

@@ -23,9 +23,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.problem.answers import failure
 from smoothcruiser.problem.arguments import is_number
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts, largest
+from smoothcruiser.problem.step_errors import failure
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -50,7 +50,9 @@ def bounds_slack(facts: Facts) -> float:
     return hull_and_slack(facts)[1]
 
 
-def bounds_at(problem: Problem, state: Any, within: Interval | None = None) -> Interval:
+def bounds_at(
+    problem: Problem, state: Any, within: Interval | None = None
+) -> Interval:
     """``within`` intersected with ``lower`` and ``upper`` at a state that is not over.
 
     ``within`` holds V of this state; by default it is the range that the rewards
@@ -79,7 +81,11 @@ def middle_at(problem: Problem, state: Any) -> float:
 
 
 def bad_bounds(
-    state: Any, lower: float, upper: float, facts: Facts, within: Interval | None = None
+    state: Any,
+    lower: float,
+    upper: float,
+    facts: Facts,
+    within: Interval | None = None,
 ) -> OracleError:
     """The error for two answers that prove the claim false."""
     hull_low, hull_high = facts.value_hull() if within is None else within
@@ -162,7 +168,9 @@ def _is_finite(value: Any) -> bool:
 def _check_stages(p: Problem) -> None:
     """Refuse bounds that leave no room for a value at some stage."""
     stages: list[int | None] = (
-        [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
+        [None]
+        if p.horizon is None
+        else list(range(1, min(p.horizon, MOST_STAGES) + 1))
     )
     for steps_left in stages:
         lower_bound, upper_bound = p.facts._plain_range(steps_left)

@@ -13,7 +13,7 @@ own declaration. In names a function is ``module:function``. ``actions`` gives n
 where an adapter chooses actions by that word, a list of words is names.
 
 The problem itself defines the meaning of a declaration and checks it
-(``problem.declared``). This file leaves out ``reward_range``, which adapters have as a
+(``problem.declaration_checks``). This file leaves out ``reward_range``, which adapters have as a
 word of their own.
 """
 
@@ -28,8 +28,8 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, describe_error
 from smoothcruiser.problem.arguments import shorten_value
+from smoothcruiser.problem.model.tabular import Tables, check_payoffs
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import Tables, check_payoffs
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
 NOTHING = "none"  # takes back a declaration

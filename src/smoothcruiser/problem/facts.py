@@ -282,7 +282,8 @@ class Facts:
             add_intervals((offset_high, offset_high), (-offset, -offset))[1], 0.0
         )
         offset_error = max(
-            add_intervals((offset, offset), (-offset_low, -offset_low))[1], offset_error
+            add_intervals((offset, offset), (-offset_low, -offset_low))[1],
+            offset_error,
         )
         return *widen_interval(value_range, offset_error), offset
 

@@ -12,6 +12,14 @@ elsewhere.
 
 Facts that a problem does not state itself are declared by keywords of ``make``, or by
 parameters of the name (``problem.declarations``).
+
+Problems as text, from which run stores and worker processes rebuild them.
+
+A spec is a dict of plain values, and ``make`` puts it into every problem that
+it builds: the text, and the options beside it (names of actions and declarations,
+if any). It names the operator and holds its temperature, but no prior and nothing
+that was changed with ``dataclasses.replace``; whoever rebuilds a problem compares
+its facts or its fingerprint with the original's.
 """
 
 from __future__ import annotations
@@ -22,6 +30,7 @@ import importlib.util
 import inspect
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePath
 from typing import Any, Unpack
@@ -33,14 +42,15 @@ from smoothcruiser.errors import (
     describe_error,
 )
 from smoothcruiser.operators import Max, Operator, make_operator
-from smoothcruiser.problem.adapter import (
+from smoothcruiser.problem.adapter_protocol import (
     FAULTS,
     Adapter,
     find_adapter,
     prefixes,
     suggest_name,
 )
-from smoothcruiser.problem.arguments import check_keywords
+from smoothcruiser.problem.arguments import check_keywords, read_parameters, split_name
+from smoothcruiser.problem.declaration_checks import action_labels
 from smoothcruiser.problem.declarations import (
     DECLARATIONS,
     Declarations,
@@ -49,10 +59,7 @@ from smoothcruiser.problem.declarations import (
     pop_declarations,
     write_declarations,
 )
-from smoothcruiser.problem.declared import action_labels
-from smoothcruiser.problem.names import read_parameters, split_name
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.spec import Spec, spec_of
 from smoothcruiser.problem.zoo import ZOO, build
 
 
@@ -105,7 +112,9 @@ def make(
             f"A problem is named by text such as 'chain:n=5', got {text!r}; "
             "`smoothcruiser problems` lists them."
         )
-    check_keywords("make", more, ("discount", "temperature", "operator", *DECLARATIONS))
+    check_keywords(
+        "make", more, ("discount", "temperature", "operator", *DECLARATIONS)
+    )
     declared_words = {
         option_name: value for option_name, value in more.items() if value is not None
     }
@@ -339,7 +348,9 @@ def _import_problem(
             f"it, such as {module_name}:problem."
         )
     unused_options = [
-        option_name for option_name in options if option_name not in accepted_parameters
+        option_name
+        for option_name in options
+        if option_name not in accepted_parameters
     ]
     if unused_options:
         raise InvalidInput(
@@ -450,3 +461,96 @@ def _changed_fields(
         for field_name, value in merged_fields.items()
         if value is not own_fields[field_name]
     }
+
+
+Spec = dict[str, Any]
+
+
+def spec_of(
+    text: str,
+    *,
+    discount: float | None,
+    temperature: float | None,
+    operator: str | Operator | None,
+    actions: Sequence[str] | None = None,
+    declared: Mapping[str, Any] | None = None,
+) -> Spec:
+    """The spec of the problem that ``make`` builds from these arguments.
+
+    It holds names of actions if ``make`` was given any (most problems have their own),
+    and declarations by keyword, as plain values.
+    """
+    optional_entries: Spec = {} if actions is None else {"actions": list(actions)}
+    if declared:
+        optional_entries["declared"] = dict(declared)
+    return {
+        "problem": text,
+        "discount": discount,
+        "temperature": temperature,
+        "operator": operator.name if isinstance(operator, Operator) else operator,
+        **optional_entries,
+    }
+
+
+def is_spec(value: Any) -> bool:
+    """Whether plain data from elsewhere has the form of a spec."""
+
+    from smoothcruiser.problem.declarations import DECLARATIONS
+
+    def is_option(x: Any) -> bool:
+        return x is None or (isinstance(x, int | float) and not isinstance(x, bool))
+
+    def is_labels(x: Any) -> bool:
+        return x is None or (
+            isinstance(x, list) and all(isinstance(y, str) for y in x)
+        )
+
+    def is_declared(x: Any) -> bool:
+        return isinstance(x, dict) and x.keys() <= set(DECLARATIONS) - {"actions"}
+
+    return (
+        isinstance(value, dict)
+        and value.keys() - {"actions", "declared"}
+        == {"problem", "discount", "temperature", "operator"}
+        and isinstance(value["problem"], str)
+        and is_option(value["discount"])
+        and is_option(value["temperature"])
+        and isinstance(value["operator"], str | None)
+        and is_labels(value.get("actions"))
+        and is_declared(value.get("declared", {}))
+    )
+
+
+def imports_of(spec: Spec) -> str | None:
+    """The module or adapter that rebuilding a problem imports; None if it is built in.
+
+    Nothing is imported to find that out.
+    """
+    from importlib.machinery import PathFinder
+
+    from smoothcruiser.problem.adapter_protocol import prefixes
+    from smoothcruiser.problem.zoo import ZOO
+
+    prefix, _, after_colon = spec["problem"].partition(":")
+    if prefix in ZOO:
+        return None
+    if prefix in prefixes():
+        return f"the adapter {prefix!r}, with {after_colon!r}"
+    module_spec = PathFinder.find_spec(prefix.partition(".")[0])
+    origin_text = (
+        "not found here" if module_spec is None else f"found at {module_spec.origin}"
+    )
+    return f"the module {prefix!r} ({origin_text}), for its {after_colon!r}"
+
+
+def from_spec(spec: Spec) -> Problem:
+    """The problem that ``spec`` describes, built anew by ``make``."""
+
+    return make(
+        spec["problem"],
+        discount=spec["discount"],
+        temperature=spec["temperature"],
+        operator=spec["operator"],
+        actions=spec.get("actions"),
+        **spec.get("declared", {}),
+    )

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.answers import (
-    bad_player,
-    failure,
-    key_collision,
-    too_few_legal,
-    truth,
+from smoothcruiser.problem.action_sampler import (
+    DEFAULT_ACTIONS,
+    Numbering,
+    check_sampler,
+    format_action,
+    number_actions,
 )
+from smoothcruiser.problem.arguments import check_functions
 from smoothcruiser.problem.batched import Batched
-from smoothcruiser.problem.callables import check_functions
-from smoothcruiser.problem.declared import (
+from smoothcruiser.problem.declaration_checks import (
     Declared,
     action_labels,
     check_declared,
@@ -36,26 +36,24 @@ from smoothcruiser.problem.declared import (
     read_operator,
 )
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.oracle import (
+from smoothcruiser.problem.states import identical, is_fixed, state_key
+from smoothcruiser.problem.step_errors import (
     LabellingOracle,
     Outcomes,
     ParsingOracle,
     Step,
+    bad_player,
+    failure,
+    key_collision,
     name_action,
+    too_few_legal,
+    truth,
 )
-from smoothcruiser.problem.sampled import (
-    DEFAULT_ACTIONS,
-    Numbering,
-    check_sampler,
-    format_action,
-    number_actions,
-)
-from smoothcruiser.problem.states import identical, is_fixed, state_key
 from smoothcruiser.problem.totals import EVERY_STEP, total_range
 from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
-    from smoothcruiser.problem.tabular import Tables
+    from smoothcruiser.problem.model.tabular import Tables
 
 # most pairs that ``engines.inspection`` inspects: at the requested state, on a walk
 LOOKED_ACTIONS, LOOKED_STEPS = 16, 8
@@ -109,7 +107,7 @@ class Problem(Declared, Shown):
     # fewest legal actions of any state; by default 1 with ``legal``
     min_actions: int | None = None
     name: str = "problem"
-    # how ``make`` built it (``problem.spec``), for stores and worker processes
+    # how ``make`` built it (``problem.make``), for stores and worker processes
     spec: dict[str, Any] | None = field(default=None, repr=False)
     # the model of a tabular problem, which is solved and sampled without the oracle
     tables: Tables | None = field(default=None, repr=False)
@@ -136,7 +134,7 @@ class Problem(Declared, Shown):
         check_sampler(self)
         number_actions(self)
         if is_compiled(self.oracle):
-            from smoothcruiser.problem.fingerprint.compiled import watch
+            from smoothcruiser.problem.fingerprint.machine_code import watch
 
             watch()  # before anything of it is compiled
         # legal, terminal and player of a batched step are functions of arrays too

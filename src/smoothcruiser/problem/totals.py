@@ -90,7 +90,9 @@ def _check_stages(p: Problem) -> None:
     assert facts.total_range is not None
     total_low, total_high = facts.total_range
     stages: list[int | None] = (
-        [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
+        [None]
+        if p.horizon is None
+        else list(range(1, min(p.horizon, MOST_STAGES) + 1))
     )
     for steps_left in stages:
         step_sum = facts.steps(steps_left)

@@ -366,7 +366,10 @@ def _loaded_value(
     instruction: dis.Instruction, action_name: str, source_function: Any
 ) -> object:
     """The constant that an instruction loads, ``_ACTION`` for the action."""
-    if instruction.opname.startswith("LOAD_FAST") and instruction.argval == action_name:
+    if (
+        instruction.opname.startswith("LOAD_FAST")
+        and instruction.argval == action_name
+    ):
         return _ACTION
     if instruction.opname == "LOAD_CONST":
         return instruction.argval

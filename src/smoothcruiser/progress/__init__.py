@@ -154,7 +154,9 @@ class Phases:
         if log.isEnabledFor(logging.DEBUG):
             current_time = time.perf_counter()
             if self._began is not None:
-                log.debug("%s took %.3g s", self.last.phase, current_time - self._began)
+                log.debug(
+                    "%s took %.3g s", self.last.phase, current_time - self._began
+                )
             log.debug("%s begins", phase)
             self._began = current_time
         return self.tell(phase=phase, **facts)
@@ -197,7 +199,9 @@ def add_earlier_work(
                 calls=news.calls + calls,
                 seconds=news.seconds + seconds,
                 price=None if news.price is None else news.price + calls,
-                interval=news.interval if interval is None else interval(news.interval),
+                interval=news.interval
+                if interval is None
+                else interval(news.interval),
             )
         )
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol, Self
 
 from smoothcruiser.errors import printable
 from smoothcruiser.progress import Phase, Progress
-from smoothcruiser.schedule.numbers import (
+from smoothcruiser.schedule.number_text import (
     amount,
     count_noun,
     duration,

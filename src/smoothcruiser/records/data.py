@@ -7,19 +7,39 @@ Every object carries its kind and the version of its form:
 A number of the schema changes when a reader of the old form could not read the new one.
 Names may be added at any time, and readers ignore those that they do not know: the
 output of the command line with --json has more of them, and is read too.
+
+Whether two results are equal: NaN equals NaN, and arrays are compared by items.
+
+Python says that NaN differs from itself unless it is the same object, and refuses to say
+whether two arrays are equal. So a result with an illegal action, or about a state that is
+an array, would differ from its own copy.
+
+Objects that go to tables (``to_frame``) and to pictures (``plot``).
+
+Both need packages that not everybody has: pandas, without which a table is a list of
+dicts, and matplotlib (extra ``report``), without which there is no picture. They are
+imported where they are used.
 """
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from importlib import import_module
 from importlib.resources import files
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from smoothcruiser.errors import InvalidInput, describe_value
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput, MissingExtra, describe_value
 from smoothcruiser.records.fields import DataclassShape, check_flaw
 from smoothcruiser.records.shapes import Definitions, Schema, misfit_error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 SCHEMA = 1
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -144,7 +164,9 @@ def schema_of(kind: str, description: str | None, *classes: type) -> Schema:
         "description": (description or "").strip().partition("\n")[0],
     }
     return (
-        schema_head | with_head(kind, object_schema) | ({"$defs": defs} if defs else {})
+        schema_head
+        | with_head(kind, object_schema)
+        | ({"$defs": defs} if defs else {})
     )
 
 
@@ -218,3 +240,84 @@ def schema(kind: str) -> dict[str, Any]:
         folder.joinpath(f"{kind}.json").read_text("utf-8")
     )
     return kind_schema
+
+
+def same_fields(left: Any, right: Any, but: tuple[str, ...] = ()) -> bool:
+    """Whether two objects of one dataclass have equal fields, those of ``but`` aside."""
+    return all(
+        are_equal(getattr(left, field.name), getattr(right, field.name))
+        for field in fields(left)
+        if field.compare and field.name not in but
+    )
+
+
+def are_equal(left: Any, right: Any) -> bool:
+    """Whether two values are equal, item by item."""
+    if left is right:
+        return True
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        are_arrays = isinstance(left, np.ndarray) and isinstance(right, np.ndarray)
+        return (
+            are_arrays
+            and left.shape == right.shape
+            and are_equal(left.tolist(), right.tolist())
+        )
+    for sequence_type in (tuple, list):
+        if isinstance(left, sequence_type) and isinstance(right, sequence_type):
+            return len(left) == len(right) and all(map(are_equal, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(
+            are_equal(left[k], right[k]) for k in left
+        )
+    if isinstance(left, float) and isinstance(right, float) and left != left:
+        return right != right
+    return bool(left == right)
+
+
+class Framed(ABC):
+    """An object that is a table: some rows, each with the same columns."""
+
+    frame_columns: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as dicts, in order; the keys are the columns."""
+
+    def frame_attrs(self) -> dict[str, Any]:
+        """Facts of the whole table: ``attrs`` of the DataFrame."""
+        return {}
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame of the rows; ``records()`` where pandas is not installed."""
+        record_rows = self.records()
+        try:
+            import pandas
+        except ImportError:
+            return record_rows
+        column_names = (
+            list(record_rows[0]) if record_rows else list(self.frame_columns)
+        )
+        frame = pandas.DataFrame.from_records(record_rows, columns=column_names)
+        frame.attrs.update(self.frame_attrs())
+        return frame
+
+
+def draw_object(drawing: str, subject: Any, ax: Axes | None, **options: Any) -> Axes:
+    """Draw an object by a module of ``smoothcruiser.plots``, and return the Axes.
+
+    Args:
+        drawing: the name of a module there; its function ``draw`` draws.
+        subject: the object.
+        ax: where to draw; by default a figure of its own.
+        **options: options of the drawing.
+    """
+    try:
+        from matplotlib import axes  # noqa: F401
+    except ImportError:
+        raise MissingExtra(
+            "plot needs matplotlib; install it with: "
+            "pip install 'smoothcruiser[report]'."
+        ) from None
+    module = import_module(f"smoothcruiser.plots.{drawing}_plot")
+    drawn_axes: Axes = module.draw(subject, ax, **options)
+    return drawn_axes

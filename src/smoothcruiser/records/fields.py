@@ -71,7 +71,11 @@ class DataclassShape(Shape):
         json_names: Mapping[str, str] = getattr(self.type, "json_names", self.NOTHING)
         left_out = getattr(self.type, "json_left_out", ())
         return [
-            (field, json_names.get(field.name, field.name), shape_of(hints[field.name]))
+            (
+                field,
+                json_names.get(field.name, field.name),
+                shape_of(hints[field.name]),
+            )
             for field in fields(self.type)
             if field.init and field.name not in left_out
         ]
@@ -194,7 +198,9 @@ def shape_of(hint: Any) -> Shape:
         if len(inner_shapes) == 1 and len(type_args) == 2:
             inner_shape = inner_shapes[0]
             return (
-                MaybeNumber() if isinstance(inner_shape, Number) else Maybe(inner_shape)
+                MaybeNumber()
+                if isinstance(inner_shape, Number)
+                else Maybe(inner_shape)
             )
     if origin is Literal:
         return OneOf(type_args)

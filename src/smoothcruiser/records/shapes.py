@@ -2,7 +2,7 @@
 
 A shape does all three: it writes (``data``), reads (``value``) and gives the JSON Schema
 (``schema``), so that the three agree. ``Count`` is a whole number of any size: it and
-states (``records.states``) write more than one name. A value that does not fit is refused
+states (``records.state_json``) write more than one name. A value that does not fit is refused
 in a sentence with the required and the actual value. This file leaves out classes with
 fields, and the table of types and shapes (``records.fields``).
 """
@@ -18,15 +18,16 @@ from typing import Annotated, Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, describe_value
-from smoothcruiser.records.numbers import (
+from smoothcruiser.records.state_json import (
     LARGEST_COUNT,
     NOT_FINITE,
     count_data,
     hex_name,
     log_name,
     number_data,
+    state_data,
+    state_from,
 )
-from smoothcruiser.records.states import state_data, state_from
 
 Count = Annotated[int, "a whole number of any size"]
 Schema = dict[str, Any]
@@ -199,7 +200,8 @@ class Items(Shape):
         if not isinstance(data, list | tuple):
             raise misfit_error(where, "a list", data)
         return tuple(
-            self.inner.value(element, f"{where}[{i}]") for i, element in enumerate(data)
+            self.inner.value(element, f"{where}[{i}]")
+            for i, element in enumerate(data)
         )
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
@@ -272,7 +274,9 @@ class Array(Shape):
     def data(self, value: Any) -> Any:  # noqa: D102
         array = np.asarray(value, dtype=np.float64)
         return (
-            array.tolist() if np.isfinite(array).all() else _nested_data(array.tolist())
+            array.tolist()
+            if np.isfinite(array).all()
+            else _nested_data(array.tolist())
         )
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
@@ -302,7 +306,9 @@ class Array(Shape):
 
 def _nested_data(data: Any) -> Any:
     return (
-        [_nested_data(x) for x in data] if isinstance(data, list) else number_data(data)
+        [_nested_data(x) for x in data]
+        if isinstance(data, list)
+        else number_data(data)
     )
 
 

@@ -26,8 +26,8 @@ from smoothcruiser.reproduce.figures import (
     Figure2Row,
     K,
 )
-from smoothcruiser.reproduce.relaxing import RelaxationRow
-from smoothcruiser.theory.paper import PaperSetting, kappa
+from smoothcruiser.reproduce.full import RelaxationRow
+from smoothcruiser.theory.paper_constants import PaperSetting, kappa
 
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY, SKY = (
     "#0072B2",
@@ -109,7 +109,8 @@ def figure_1(rows: Sequence[Figure1Row]) -> Any:
         first_row = max(sharp_rows, key=lambda r: r.epsilon)
         for _, rate in PUBLISHED:
             y = [
-                first_row.sharp + rate * math.log10(first_row.epsilon * inverse_epsilon)
+                first_row.sharp
+                + rate * math.log10(first_row.epsilon * inverse_epsilon)
                 for inverse_epsilon in x
             ]
             _curve(axis, x, y, f"growth as (1/ε)^{rate:g}", RED, (0, (rate, 2)))

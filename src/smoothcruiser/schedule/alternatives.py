@@ -16,7 +16,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from smoothcruiser.errors import SmoothcruiserError, Unpayable
-from smoothcruiser.jit.stopwatch import Stopwatch
+from smoothcruiser.jit.interrupts import Stopwatch
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import (
     ALL_KINDS,
@@ -25,7 +25,7 @@ from smoothcruiser.schedule.compiler.optimizer import (
     smallest_epsilon,
 )
 from smoothcruiser.schedule.kinds import Kinds
-from smoothcruiser.schedule.numbers import power_of_ten, short
+from smoothcruiser.schedule.number_text import power_of_ten, short
 from smoothcruiser.schedule.reach import (
     MOST_ROWS,
     USEFUL,
@@ -187,7 +187,9 @@ def payable_schedule(
     schedule = compile_at(epsilon=epsilon_high)
     while schedule.num_calls > budget:
         epsilon_low = epsilon_high
-        raise_factor = math.exp(0.2 * (math.log(schedule.num_calls) - math.log(budget)))
+        raise_factor = math.exp(
+            0.2 * (math.log(schedule.num_calls) - math.log(budget))
+        )
         epsilon_high = _round_up(max(1.01, min(raise_factor, STEEPEST)) * epsilon_high)
         schedule = compile_at(epsilon=epsilon_high)
     # Where discounts are large a price falls as steeply as 1/epsilon**500, and the last

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smoothcruiser.schedule.kinds import estimator_of
-from smoothcruiser.schedule.nodes import Node, nodes
+from smoothcruiser.schedule.prices import Node, nodes
 from smoothcruiser.schedule.verify.sharp import row_moments
-from smoothcruiser.theory.paper_accuracy import PaperConstants
+from smoothcruiser.theory.paper_ladder import PaperConstants
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Schedule

@@ -9,6 +9,8 @@ and sum_j p_j more continuations, m_j = 2^(j-1) N.
 Averages are fractions, rounded up to a multiple of 2^-40. The number that a run
 exceeds with a chance below ``RARELY`` follows from the cumulants of the calls
 (docs/randomized.md, R9).
+
+The levels that a run reaches, with the steps left before the horizon.
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from smoothcruiser.errors import BrokenPromise
+
 if TYPE_CHECKING:
-    from smoothcruiser.schedule.schedule import Level, Root
+    from smoothcruiser.schedule.schedule import Level, Root, Schedule
+
 
 Number = int | Fraction
 
@@ -128,7 +133,9 @@ def level_visits(
     return tuple(math.ceil(x) for x in _visits(levels, child, times, num_actions))
 
 
-def own_calls(levels: Sequence[Level], root: Root, num_actions: int) -> tuple[int, ...]:
+def own_calls(
+    levels: Sequence[Level], root: Root, num_actions: int
+) -> tuple[int, ...]:
     """Return the oracle calls that each level itself makes in a run.
 
     With the root's they add up to the price, up to rounding where it is an average.
@@ -206,3 +213,46 @@ def _cumulant(
             level_sum += math.log1p(growth_sum)
         level_cumulants.append(level_sum)
     return level_cumulants[root.child]
+
+
+# (level, steps left) pairs; compiled tables have about as many as levels
+MOST_NODES = 1_000_000
+
+Node = tuple[int, int | None]  # a row, and the steps left there (None: no horizon)
+
+
+def children(level: Level) -> list[int]:
+    """The rows that ``level`` samples."""
+    return [child for child in (level.query, level.continuation) if child >= 0]
+
+
+def root_node(schedule: Schedule) -> Node:
+    """The root's child, with the steps left there."""
+    steps_left = schedule.facts.horizon
+    if steps_left is not None and schedule.root.target == "q_values":
+        steps_left -= 1
+    return schedule.root.child, steps_left
+
+
+def nodes(schedule: Schedule) -> list[Node]:
+    """Return every row that the root reaches, with the steps left there.
+
+    Children stand before their parents.
+    """
+    found_nodes: set[Node] = set()
+    open_nodes = [root_node(schedule)]
+    while open_nodes:
+        node = open_nodes.pop()
+        if node in found_nodes:
+            continue
+        found_nodes.add(node)
+        if len(found_nodes) > MOST_NODES:
+            raise BrokenPromise(
+                f"More than {MOST_NODES} pairs of a level and its steps left: too "
+                "many to verify."
+            )
+        steps_after = None if node[1] is None else node[1] - 1
+        open_nodes += [
+            (child, steps_after) for child in children(schedule.levels[node[0]])
+        ]
+    return sorted(found_nodes, key=lambda node: node[0])

@@ -19,11 +19,13 @@ from contextvars import ContextVar
 
 from smoothcruiser.errors import Unpayable
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.numbers import power_of_ten
+from smoothcruiser.schedule.number_text import power_of_ten
 from smoothcruiser.theory.least_price import least_price
 
 MOST_ROWS = 5000  # of a table; a longer one is refused with its price
-LOG_FARTHEST = 100.0 * math.log(10.0)  # of the least price, for which a table is sought
+LOG_FARTHEST = 100.0 * math.log(
+    10.0
+)  # of the least price, for which a table is sought
 # of the value span: where every table for that has too many rows, a horizon's stages
 # are not built for a wider promise either
 USEFUL = 0.45
@@ -77,7 +79,9 @@ def check_reach(facts: Facts, epsilon: float, delta: float, target: str) -> None
 # --- time ---------------------------------------------------------------------
 
 Clock = Callable[[], float]
-_limits: ContextVar[tuple[tuple[float, Clock], ...]] = ContextVar("_limits", default=())
+_limits: ContextVar[tuple[tuple[float, Clock], ...]] = ContextVar(
+    "_limits", default=()
+)
 
 
 @contextmanager

@@ -272,7 +272,10 @@ def q_band(facts: Facts, player: int = 1) -> tuple[float, float]:
         (1,) if not facts.game else ((3 - player,) if facts.alternating else (1, 2))
     )
     bands = [value_band(next_facts, mover) for mover in movers]
-    band_low, band_high = min(band[0] for band in bands), max(band[1] for band in bands)
+    band_low, band_high = (
+        min(band[0] for band in bands),
+        max(band[1] for band in bands),
+    )
     if facts.terminals:
         band_low, band_high = min(band_low, 0.0), max(band_high, 0.0)
     return facts.discount * band_low, facts.discount * band_high

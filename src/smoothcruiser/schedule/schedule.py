@@ -37,13 +37,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from smoothcruiser.errors import BrokenPromise, InvalidInput, describe_error
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.records.data import Data, check_head
+from smoothcruiser.records.data import Data, check_head, draw_object
 from smoothcruiser.records.fields import DataclassShape
-from smoothcruiser.records.frames import draw_object
-from smoothcruiser.records.numbers import LARGEST_COUNT, count_data
 from smoothcruiser.records.shapes import Count
+from smoothcruiser.records.state_json import LARGEST_COUNT, count_data
 from smoothcruiser.schedule.kinds import Kind, estimator_of
-from smoothcruiser.schedule.kinds.chances import rung_flaw
+from smoothcruiser.schedule.kinds.base import rung_flaw
 from smoothcruiser.schedule.prices import (
     level_calls,
     level_visits,
@@ -54,7 +53,7 @@ from smoothcruiser.schedule.prices import (
     root_visits,
 )
 from smoothcruiser.shown import Shown, brief
-from smoothcruiser.theory.betting import (
+from smoothcruiser.theory.bets import (
     DEVIATION,
     checkpoints,
     likely_calls,
@@ -235,7 +234,7 @@ class Schedule(Shown, Data):
 
         It is a forecast by the run's first samples where they were taken. Otherwise
         samples at the root are assumed to deviate by a third of their bound
-        (``theory.betting.DEVIATION``). No promise rests on it.
+        (``theory.bets.DEVIATION``). No promise rests on it.
         """
         if self.piloted_calls is not None:
             return min(self.piloted_calls, self.num_calls)

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING
 
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.level_moments import LevelMoments, level_moments
-from smoothcruiser.schedule.nodes import children
-from smoothcruiser.schedule.numbers import compact, percent, short
+from smoothcruiser.schedule.number_text import compact, percent, short
+from smoothcruiser.schedule.prices import children
 from smoothcruiser.schedule.schedule import own_calls, root_calls
 from smoothcruiser.schedule.verify.sharp import root_promise
 
@@ -115,7 +115,9 @@ def _draws_text(level: Level) -> str:
     if level.query < 0:
         return ""
     last_samples = level.samples * 2 ** len(level.rungs)
-    return compact(level.samples) + (f"→{compact(last_samples)}" if level.rungs else "")
+    return compact(level.samples) + (
+        f"→{compact(last_samples)}" if level.rungs else ""
+    )
 
 
 def _root_line(schedule: Schedule, child: LevelMoments, price: int) -> Line:
@@ -324,7 +326,9 @@ def describe_price(schedule: Schedule) -> str:
     beside_text = (
         f", {short(calls_beside)} of them to try the step" if calls_beside else ""
     )
-    price_text = f"{short(schedule.num_calls + calls_beside)} oracle calls{beside_text}"
+    price_text = (
+        f"{short(schedule.num_calls + calls_beside)} oracle calls{beside_text}"
+    )
     if schedule.price_is_exact and not (schedule.root.looks or calls_beside):
         return f"exactly {price_text}"
     reason_text = ""

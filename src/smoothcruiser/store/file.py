@@ -3,20 +3,35 @@
 A file is read first, through a connection that cannot write: one that is not a
 store, is damaged, or is of another version is left as it was. The tables have to
 be exactly ours, so that a file from elsewhere brings no triggers and no views.
+
+Seals: a checksum of a row's values, kept beside them.
+
+A seal tells a row that was written whole from one that a disk, a copy or an
+editor has changed. It is no signature: whoever recomputes it can forge a row, and
+so a store of a stranger's is still checked for possible numbers
+(``store.record_checks``) and asks before it runs anything (docs/security.md).
+
+The versions that a run was started with: it is continued by the same, or not at all.
+
+With others its second half would have other bits than it had.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sqlite3
+import struct
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
+from smoothcruiser.engines.base import sources_hash, versions
 from smoothcruiser.errors import InvalidInput, StoreError
 
 APPLICATION = 0x53435231  # "SCR1" in the file's header
@@ -314,3 +329,54 @@ def damage_error(path: Path, why: str) -> InvalidInput:
         f"{path} is not a run store or is damaged ({why}); it was left untouched: "
         "give another file to store=."
     )
+
+
+Value = None | int | float | str | bytes
+
+
+def seal(*values: Value) -> str:
+    """32 hex digits over values and their types."""
+    digest = hashlib.blake2b(digest_size=16)
+    for value in values:
+        type_code, content = _encode_value(value)
+        digest.update(type_code + len(content).to_bytes(8, "little"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _encode_value(value: Value) -> tuple[bytes, bytes]:
+    if value is None:
+        return b"n", b""
+    if isinstance(value, int):
+        return b"i", str(value).encode()
+    if isinstance(value, float):
+        return b"f", struct.pack("<d", value)
+    if isinstance(value, str):
+        return b"s", value.encode("utf-8", "surrogatepass")
+    return b"b", value
+
+
+SOURCES = "smoothcruiser's sources"
+
+
+def all_versions() -> dict[str, str]:
+    """The versions of this process, this package's and its sources included."""
+    package_versions = {
+        "smoothcruiser": version("smoothcruiser"),
+        SOURCES: sources_hash(),
+    }
+    return package_versions | versions()
+
+
+def check_versions(run: int, stored: Mapping[str, str]) -> None:
+    """Refuse to continue a run of other versions."""
+    changed_versions = [
+        f"{name} {stored.get(name, 'unknown')} (here: {installed})"
+        for name, installed in all_versions().items()
+        if stored.get(name) != installed
+    ]
+    if changed_versions:
+        raise InvalidInput(
+            f"Run {run} was started with {', '.join(changed_versions)}, and its bits "
+            "would not be the same; resume it where it was started, or start a new run."
+        )

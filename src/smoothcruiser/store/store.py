@@ -10,7 +10,7 @@ Every row carries a seal over its values. That of a shard, a memory or an estima
 covers the seal of its run too, so that rows cannot change places. A row that does
 not fit is refused and stays as it is. This file leaves out the file itself
 (``store.file``), the rows of runs (``store.record``), and the checks of a
-schedule's shards (``store.checks``).
+schedule's shards (``store.record_checks``).
 """
 
 from __future__ import annotations
@@ -31,10 +31,18 @@ from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.query import check_store
-from smoothcruiser.store.file import open_error, open_to_read, open_to_write
+from smoothcruiser.store.file import (
+    all_versions,
+    open_error,
+    open_to_read,
+    open_to_write,
+    seal,
+)
 from smoothcruiser.store.record import (
     COLUMNS,
+    DamagedRun,
     Record,
+    Runs,
     StoredRun,
     Unreadable,
     plain_data,
@@ -42,9 +50,6 @@ from smoothcruiser.store.record import (
     require,
     state_entry,
 )
-from smoothcruiser.store.runs import DamagedRun, Runs
-from smoothcruiser.store.seal import seal
-from smoothcruiser.store.versions import all_versions
 
 log = logging.getLogger(__name__)
 

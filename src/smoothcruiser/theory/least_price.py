@@ -60,7 +60,9 @@ def least_price(
     depth = worlds.deepest(epsilon, 0.0)
     num_tests = worlds.root_samples(epsilon, delta)
     if target == "q_values":
-        log_line = math.log(facts.num_actions) + math.log(num_tests) + math.log1p(depth)
+        log_line = (
+            math.log(facts.num_actions) + math.log(num_tests) + math.log1p(depth)
+        )
     else:
         log_line = math.log(max(num_tests, 1 + depth))
     return LeastPrice(depth, max(log_line, worlds.log_paths(epsilon, delta)))

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.operators import Operator
-from smoothcruiser.operators.adding import sum_in_order
+from smoothcruiser.operators.outward import sum_in_order
 
 Array = Any  # a float or a float64 array; every function here broadcasts
 
@@ -371,7 +371,9 @@ def plug_in_variance(
     sigma^2/N for entropy and KL.
     """
     mean_variance = variance / n
-    variance_bound = np.minimum(rule.num_actions * mean_variance, spread * spread / 4.0)
+    variance_bound = np.minimum(
+        rule.num_actions * mean_variance, spread * spread / 4.0
+    )
     if rule.convex:
         variance_bound = np.minimum(variance_bound, spread * spread / n)
     if rule.entropic:

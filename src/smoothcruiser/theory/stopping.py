@@ -15,7 +15,7 @@ most e^{-n rate}, so a union over both sides and the actions closes when n rate
   catoni      t^2 / (2 S^2), for samples of infinite range; the estimate is no mean
               (``catoni``), and ``variance`` stands for S^2, a second moment
 
-The data may stop a run earlier: ``theory.betting``. The fixed promise keeps its own
+The data may stop a run earlier: ``theory.bets``. The fixed promise keeps its own
 share of delta.
 
 A run that is stopped in between uses the line of the fixed promise: with one
@@ -26,13 +26,30 @@ legend   symbol         name
   R, sigma^2            ``spread``, ``variance``
   l                     ``level``: log of 1/(share of one event)
   t                     ``radius``
+
+A root that needs a second moment only (docs/randomized.md, R8).
+
+Let Y_1, ..., Y_N be independent with E (Y - c)^2 <= S^2, without any range, and
+
+  psi(x) = sgn(x) log(1 + |x| + x^2/2)
+  estimate = c + sum psi(alpha (Y_i - c)) / (n alpha)
+
+Then for one alpha > 0, fixed beforehand, and both sides, at all counts n at once,
+
+  |estimate - E Y| <= alpha S^2/2 + level/(n alpha)
+
+with probability 1 - 2 exp(-level). At n = N it is smallest for alpha =
+sqrt(2 level/(N S^2)), where it is sqrt(2 S^2 level/N) (Catoni 2012, about a fixed
+centre).
+
+legend   symbol   name
+  S^2             ``second``
+  alpha           ``slope``
 """
 
 from __future__ import annotations
 
 import math
-
-from smoothcruiser.theory.catoni import catoni_rate
 
 # relative: where bisection on rates stops, far below the 1e-9 that a verifier forgives
 _TOLERANCE = 1e-12
@@ -95,7 +112,9 @@ def _kl_slope(p: float, tau: float) -> float:
         return -math.inf
     if q >= 1.0:
         return math.inf
-    return math.log(q / p) - math.log((1.0 - q) / (1.0 - p)) - tau / p - tau / (1.0 - p)
+    return (
+        math.log(q / p) - math.log((1.0 - q) / (1.0 - p)) - tau / p - tau / (1.0 - p)
+    )
 
 
 # bounds that may close a promise at the root, by name
@@ -205,7 +224,10 @@ def line_slope(n: int, spread: float, variance: float, level: float) -> float:
         middle = math.sqrt(theta_low * theta_high)
         if middle in (theta_low, theta_high):
             break
-        if middle * _psi_slope(middle, largest_p) - _psi(middle, largest_p) < level / n:
+        if (
+            middle * _psi_slope(middle, largest_p) - _psi(middle, largest_p)
+            < level / n
+        ):
             theta_low = middle
         else:
             theta_high = middle
@@ -226,3 +248,30 @@ def line_radius(
         return 0.0  # samples that do not vary
     largest_p = max(_largest_p(spread, variance), _LEAST_P)
     return min(spread, spread * (level / n + _psi(theta, largest_p)) / theta)
+
+
+def psi(x: float) -> float:
+    """Return sgn(x) log(1 + |x| + x^2/2), which grows like a logarithm."""
+    log_growth = math.log1p(abs(x) + 0.5 * x * x)
+    return log_growth if x >= 0.0 else -log_growth
+
+
+def catoni_rate(t: float, second: float) -> float:
+    """Return the rate of a radius t: n rate >= level closes one side of one mean."""
+    return t * t / (2.0 * second) if second > 0.0 else math.inf
+
+
+def catoni_slope(n: int, second: float, level: float) -> float:
+    """Return the alpha that is best at the count ``n``."""
+    return math.sqrt(2.0 * level / (n * second)) if second > 0.0 else 1.0
+
+
+def catoni_radius(n: int, slope: float, second: float, level: float) -> float:
+    """Return how far the estimate after ``n`` samples can be from the mean.
+
+    For one ``slope`` it holds at every n at once, whatever the reason for the count:
+    each side fails with probability at most exp(-level).
+    """
+    if n < 1:
+        return math.inf
+    return 0.5 * slope * second + level / (n * slope)

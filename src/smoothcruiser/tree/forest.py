@@ -11,7 +11,7 @@ changes the answer; the workers that grow them do not:
             so the forest depends on the totals alone
   workers   threads for compiled trees, since machine code runs without the
             interpreter's lock; processes or Dask for plain ones, which travel there and
-            back (``tree.travel``); this thread otherwise
+            back (``tree.forest``); this thread otherwise
   proofs    a tree stops where its own root is proven, not where another's is: that
             would depend on the speed of the workers
   merging   a node of the forest is the nodes of the same path (actions, states) in all
@@ -20,6 +20,12 @@ changes the answer; the workers that grow them do not:
 
 A forest has the interface of one tree (``plain.PlainTree``, ``compiled.CompiledTree``),
 so ``Tree`` reads, follows and draws it like any other.
+
+Plain trees on their way to a worker and back: nodes as rows, by number.
+
+A pickle of the nodes themselves would go as deep as the tree does, which Python refuses
+for deep ones. A row has the numbers of a node; children and stored outcomes refer to
+rows. The problem does not travel: every worker has its own.
 """
 
 from __future__ import annotations
@@ -32,9 +38,110 @@ from typing import Any
 
 from smoothcruiser.engines.pools.base import Pool
 from smoothcruiser.jit.interrupts import StopRequest
-from smoothcruiser.tree.node import Node
-from smoothcruiser.tree.searches import MEAN, PARENT_PRIOR, VISITS_PRIOR
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import Guard
+from smoothcruiser.tree.plain.plain_nodes import Node, PlainNode
+from smoothcruiser.tree.plain.plain_tree import PlainTree
+from smoothcruiser.tree.search_rules import MEAN, PARENT_PRIOR, VISITS_PRIOR
 from smoothcruiser.tree.selection import passed_up, visit_shares
+from smoothcruiser.tree.widening import MoveAnswers
+
+REFERRING = ("children", "outcomes")  # slots that name other nodes
+NUMBERS = tuple(name for name in PlainNode.__slots__ if name not in REFERRING)
+# attributes that stay, are built anew, or have a meaning only within a simulation
+STAYS = frozenset(
+    (
+        *(
+            "problem",
+            "guard",
+            "hold",
+            "pool",
+            "root",
+            "pending_nodes",
+            "_order",
+            "_numbers",
+        ),
+        *(
+            "nodes",
+            "policies",
+            "new_leaf",
+            "stored_child",
+            "sampled",
+            "action",
+            "slot",
+            "added",
+        ),
+    )
+)
+
+PackedTree = dict[str, Any]
+
+
+def pack_tree(tree: PlainTree) -> PackedTree:
+    """The tree as plain data, without its problem."""
+    nodes = tree._ordered_nodes()
+    node_index = {id(node): i for i, node in enumerate(nodes)}
+    return {
+        "rows": [tuple(getattr(node, name) for name in NUMBERS) for node in nodes],
+        "children": [
+            [(key, node_index[id(child)]) for key, child in node.children.items()]
+            for node in nodes
+        ],
+        "outcomes": [
+            {
+                slot: (
+                    *(move_answers.samples, move_answers.ends, move_answers.paid),
+                    [
+                        (node_index[id(c)], count, paid)
+                        for c, count, paid in move_answers.by_child.values()
+                    ],
+                )
+                for slot, move_answers in node.outcomes.items()
+            }
+            for node in nodes
+        ],
+        "pending_nodes": [node_index[node_id] for node_id in tree.pending_nodes],
+        "rest": {
+            name: value for name, value in tree.__dict__.items() if name not in STAYS
+        },
+    }
+
+
+def restore_tree(tree: PlainTree, form: PackedTree) -> None:
+    """Replace the contents of ``tree`` by a packed one; problem and hold stay."""
+    nodes = []
+    for row in form["rows"]:
+        node: PlainNode = object.__new__(PlainNode)
+        for name, value in zip(NUMBERS, row, strict=True):
+            setattr(node, name, value)
+        nodes.append(node)
+    for node, child_indices, stored_outcomes in zip(
+        nodes, form["children"], form["outcomes"], strict=True
+    ):
+        node.children = {key: nodes[i] for key, i in child_indices}
+        node.outcomes = {}
+        for slot, (num_samples, num_ends, paid, seen_rows) in stored_outcomes.items():
+            move_answers = node.outcomes[slot] = MoveAnswers()
+            move_answers.samples, move_answers.ends, move_answers.paid = (
+                num_samples,
+                num_ends,
+                paid,
+            )
+            move_answers.by_child = {
+                id(nodes[i]): (nodes[i], count, total) for i, count, total in seen_rows
+            }
+    tree.__dict__.update(form["rest"])
+    tree.root, tree._order = nodes[0], None
+    tree.pending_nodes = {id(nodes[i]) for i in form["pending_nodes"]}
+
+
+def unpack_tree(problem: Problem, form: PackedTree) -> PlainTree:
+    """The tree that was packed, for ``problem``."""
+    tree: PlainTree = object.__new__(PlainTree)
+    tree.problem, tree.guard, tree.hold = problem, Guard(), StopRequest()
+    restore_tree(tree, form)
+    return tree
+
 
 TreeNode = tuple[int, int]  # a tree, and the number of a node in it
 
@@ -92,7 +199,6 @@ def grow_here(built: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
 
 def grow_there(problem: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
     """The same as ``grow_here`` in a worker, which returns the packed tree."""
-    from smoothcruiser.tree.travel import pack_tree, unpack_tree
 
     tree = unpack_tree(problem, tree_slice.tree)
     end_time = (
@@ -102,7 +208,9 @@ def grow_there(problem: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
     )
     slice_calls, is_done = 1, False
     while (
-        not is_done and tree.calls < tree_slice.calls and time.perf_counter() < end_time
+        not is_done
+        and tree.calls < tree_slice.calls
+        and time.perf_counter() < end_time
     ):
         call_goal = (
             tree_slice.calls
@@ -142,7 +250,6 @@ class Forest:
 
         It returns False where the calls were used up first.
         """
-        from smoothcruiser.tree.travel import pack_tree, restore_tree
 
         seconds = None
         if self.until is not None:
@@ -156,7 +263,9 @@ class Forest:
             strict=True,
         )
         tree_slices = []
-        for tree_number, (tree, goal) in enumerate(zip(self.trees, goals, strict=True)):
+        for tree_number, (tree, goal) in enumerate(
+            zip(self.trees, goals, strict=True)
+        ):
             tree.prepare()
             if (
                 simulations_made[tree_number] < goal[0]
@@ -302,7 +411,8 @@ class Forest:
             first_number = len(self._places)
             self._places += nodes_by_key.values()
             child_numbers = [
-                (action, first_number + j) for j, (action, _) in enumerate(nodes_by_key)
+                (action, first_number + j)
+                for j, (action, _) in enumerate(nodes_by_key)
             ]
             self._below[i] = child_numbers
         yield from self._below[i]

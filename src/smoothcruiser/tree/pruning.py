@@ -35,14 +35,14 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Max
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.fingerprint.walk import INITIAL
+from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.tree.evaluators import is_memory, named_object
-from smoothcruiser.tree.pruning_kernel import ANY_TIME, FLAGS
+from smoothcruiser.tree.kernels.rules_kernel import ANY_TIME, FLAGS
 
 if TYPE_CHECKING:
     from smoothcruiser.exact.solution import Solution
-    from smoothcruiser.tree.searches import Search
+    from smoothcruiser.tree.search_rules import Search
 
 
 class KnownRow(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.sampling import proportional
-from smoothcruiser.problem.answers import Answer
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.step_errors import Answer
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.schedule import Level, Schedule
 from smoothcruiser.tree.template import Selection, Step, search

@@ -23,14 +23,16 @@ from typing import Any
 
 from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
 from smoothcruiser.operators.sampling import proportional
-from smoothcruiser.tree.searches import SMOOTH, TreeRule
+from smoothcruiser.tree.search_rules import SMOOTH, TreeRule
 
 # Adaptive exploration of a node with all values 0: a thousandth of a unit, so that
 # it still explores.
 SMALLEST_SCALE = 1e-3
 
 
-def upper_pick(rule: TreeRule, x: Any, n: Any, size: int, visits: int, rng: Any) -> int:
+def upper_pick(
+    rule: TreeRule, x: Any, n: Any, size: int, visits: int, rng: Any
+) -> int:
     """The slot that UCT selects: a random untried action, or the best upper bound.
 
     The bound is x + c sqrt(log N / n), and the first of equals wins.
@@ -93,7 +95,11 @@ def descent_policy(
     b = entropy_weight(rule, visits) if rule.entropy > 0.0 else 0.0
     for j in range(size):
         y[j] = x[j] + b * h[j] if b > 0.0 else x[j]
-    t = rule.temperature / math.log(visits + math.e) if rule.cools else rule.temperature
+    t = (
+        rule.temperature / math.log(visits + math.e)
+        if rule.cools
+        else rule.temperature
+    )
     builtin_gradient(rule.code, y, w, t, p)
     exploration_share = uniform_share(rule, size, visits)
     for j in range(size):

@@ -26,7 +26,7 @@ the instance.
 
 Alg. 5's recursion is a loop here: rewards and heads are collected going down
 with the weight gamma^d prod w that they will have, as in the engines
-(``engines.reference``), so that ``SampleV`` returns their bits. Not in this file:
+(``engines.interpreted.reference``), so that ``SampleV`` returns their bits. Not in this file:
 trees and their statistics.
 """
 
@@ -36,7 +36,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from smoothcruiser.problem.answers import Answer
+from smoothcruiser.problem.step_errors import Answer
 
 
 @dataclass(frozen=True)

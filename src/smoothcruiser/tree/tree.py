@@ -5,8 +5,8 @@ planner does, without a certificate: a tree search promises nothing (``evaluate`
 certify its policy from below). ``advance`` keeps the part of the tree below a move.
 Memory is bounded by ``max_nodes``: a full tree continues to refine its nodes. This
 file decides limits, the stream, and how a node's numbers become a policy. The search
-itself is ``tree.plain`` (any oracle) or ``tree.kernel`` (compiled ones), which agree
-to the last bit.
+itself is ``tree.plain.plain_tree`` (any oracle) or ``tree.kernels.kernel`` (compiled
+ones), which agree to the last bit.
 
 The policy of a node is that of the problem's operator at the node's values,
 grad F(Q), as everywhere in this library; where the operator is Max it is the
@@ -24,35 +24,38 @@ from smoothcruiser.engines.inspection import look_once
 from smoothcruiser.engines.watchdog import warn_if_overdue
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, best_action, estimate_subject
-from smoothcruiser.jit.interrupts import stoppable_run
-from smoothcruiser.jit.stopwatch import Stopwatch
-from smoothcruiser.operators.adding import sum_in_order
+from smoothcruiser.jit.interrupts import Stopwatch, stoppable_run
 from smoothcruiser.operators.dispatch import is_greedy
+from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.arguments import check_seed, is_whole
+from smoothcruiser.problem.declaration_checks import refuse_undiscounted
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.progress import Callback, TreeWatcher, finish, show_bar
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import Compute, ComputeKeywords, check_problem
 from smoothcruiser.shown import Shown, brief
-from smoothcruiser.tree import proof
-from smoothcruiser.tree.backends import backend_of
+from smoothcruiser.tree import proofs as proof
 from smoothcruiser.tree.forest import Forest
-from smoothcruiser.tree.growth import Growth
-from smoothcruiser.tree.kernel import Setting
-from smoothcruiser.tree.node import Node
-from smoothcruiser.tree.notes import notes_of, promise_of
+from smoothcruiser.tree.kernels.kernel import Setting
+from smoothcruiser.tree.plain.plain_nodes import Node
+from smoothcruiser.tree.prior_rules import gumbel_action, plan_root, search_policy
 from smoothcruiser.tree.pruning import bounds_of
-from smoothcruiser.tree.roots import gumbel_action, plan_root, search_policy
-from smoothcruiser.tree.searches import (
+from smoothcruiser.tree.search_rules import (
     IMPROVED,
     MEAN,
     Search,
     check_rule,
     tree_search,
 )
+from smoothcruiser.tree.search_setting import (
+    Growth,
+    backend_of,
+    heads,
+    notes_of,
+    promise_of,
+    setting_of,
+)
 from smoothcruiser.tree.selection import recommended_slot
-from smoothcruiser.tree.setting import heads, setting_of
 
 MOST_TRIED = 1000  # states after our move in which the other player's move is sought
 FULL_SLICE = 4096  # calls: smaller slices only find out how long a call takes
@@ -288,7 +291,10 @@ class Tree(Shown):
             raise InvalidInput(
                 f"State {next_state!r} is terminal: there is nothing left to search."
             )
-        if self.problem.horizon is not None and self.problem.horizon - self.elapsed < 2:
+        if (
+            self.problem.horizon is not None
+            and self.problem.horizon - self.elapsed < 2
+        ):
             raise InvalidInput(
                 f"The horizon of {self.problem.horizon} steps is over; there is "
                 "nothing left to search."
@@ -418,7 +424,10 @@ class Tree(Shown):
             q_by_action = dict(zip(node.actions, self.q_values(number), strict=True))
             return best_action(
                 self.policy(number),
-                [q_by_action.get(a, math.nan) for a in range(self.problem.num_actions)],
+                [
+                    q_by_action.get(a, math.nan)
+                    for a in range(self.problem.num_actions)
+                ],
                 node.player,
             )
         if number == 0 and self.rule.descent == IMPROVED:

@@ -39,8 +39,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from smoothcruiser.tree.kernel import Setting
-    from smoothcruiser.tree.plain import PlainTree
+    from smoothcruiser.tree.kernels.kernel import Setting
+    from smoothcruiser.tree.plain.plain_tree import PlainTree
     from smoothcruiser.tree.template import Step
 
 Ints = NDArray[np.int64]

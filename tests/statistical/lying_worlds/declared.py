@@ -95,7 +95,9 @@ def one_legal(state: int, action: int) -> bool:
 def falsely_two() -> sc.Problem:
     """One legal action everywhere, under an operator for which their number matters."""
     operator = sc.Entropy(TEMPERATURE)
-    return mdp(rich, initial_state=0, legal=one_legal, min_actions=2, operator=operator)
+    return mdp(
+        rich, initial_state=0, legal=one_legal, min_actions=2, operator=operator
+    )
 
 
 def steeper(state: int, action: int) -> list[tuple[float, float, int]]:
@@ -328,7 +330,10 @@ WORLDS = (
     model("outcomes, other chances", "outcomes= climbs for sure", steeper),
     model("outcomes, other rewards", "outcomes= pays 1 everywhere", richer),
     model(
-        "outcomes, a sum of 0.9", "probabilities do not sum to 1", short_sum, ends=MAYBE
+        "outcomes, a sum of 0.9",
+        "probabilities do not sum to 1",
+        short_sum,
+        ends=MAYBE,
     ),
     world(
         "an end that pays on",

@@ -168,7 +168,9 @@ WORLDS = (
     form("tuple", lambda n: (n,), first, asks=(*BOTH, EVALUATE, TREE)),
     form("list with key", lambda n: [n], first, key=first),
     form("list without key", lambda n: [n], first, asks=(SCHEDULE, EVALUATE)),
-    form("array of numbers", lambda n: np.array([float(n)]), first, asks=(*BOTH, TREE)),
+    form(
+        "array of numbers", lambda n: np.array([float(n)]), first, asks=(*BOTH, TREE)
+    ),
     form("frozen dataclass", Position, rung),
     form("object with key", Climber, rung, key=rung),
     form("object with slots", SlottedClimber, rung, key=rung),
@@ -183,7 +185,9 @@ WORLDS = (
     world(
         "deterministic, truly",
         "every step is sure",
-        lambda: mdp(extreme, initial_state=0, reward_range=(-1, 1), deterministic=True),
+        lambda: mdp(
+            extreme, initial_state=0, reward_range=(-1, 1), deterministic=True
+        ),
         true_value(lambda s, a: [(1.0, 1.0 if a else -1.0, s)], 0),
         asks=(*BOTH, EVALUATE, TREE),
     ),

@@ -88,7 +88,9 @@ def fate_game() -> sc.Problem:
 
 def ended_outcomes(state: Any, action: int) -> list[tuple[float, float, Any]]:
     found = fate_outcomes(state, action)
-    return [(p, paid, None if after[1] is False else after) for p, paid, after in found]
+    return [
+        (p, paid, None if after[1] is False else after) for p, paid, after in found
+    ]
 
 
 class Card(NamedTuple):
@@ -197,7 +199,9 @@ USUAL: dict[str, Any] = {"says": SAYS, "asks": BOTH, "ends": MAYBE}
 BY_KEY = (*BOTH, TREE)
 
 
-def equal(name: str, lie: str, build: Build, truth: Truth = FATE, **more: Any) -> World:
+def equal(
+    name: str, lie: str, build: Build, truth: Truth = FATE, **more: Any
+) -> World:
     return World(name, EQUAL, lie, build, truth, **{**USUAL, **more})
 
 
@@ -206,7 +210,11 @@ def unseen(
 ) -> World:
     """A world that only its future gives away."""
     return equal(
-        name, lie, build, truth, **{"ends": ANY, "names": NAMES, "check": CHECK, **more}
+        name,
+        lie,
+        build,
+        truth,
+        **{"ends": ANY, "names": NAMES, "check": CHECK, **more},
     )
 
 
@@ -273,7 +281,9 @@ WORLDS = (
         "legal looks at the type",
         lambda: mdp(type_step, initial_state=0, legal=type_legal),
         true_value(
-            type_outcomes, 0, legal=lambda state, action: state != "true" or action == 1
+            type_outcomes,
+            0,
+            legal=lambda state, action: state != "true" or action == 1,
         ),
     ),
     different(

@@ -131,7 +131,9 @@ def attempt(world: World, ask: Ask, seed: int) -> Verdict:
         ending = REFUSED if named else "misspoken"
         return Verdict(ending, f"{type(error).__name__}: {error}", _raised_in(error))
     except Exception as error:
-        return Verdict("crashed", f"{type(error).__name__}: {error}", _raised_in(error))
+        return Verdict(
+            "crashed", f"{type(error).__name__}: {error}", _raised_in(error)
+        )
     if world.truth is not None and covers(estimate, world.truth, ask):
         wide = ask.reaches and half_width(estimate) > (ask.epsilon or 0.0) + 1e-12
         return Verdict("short" if wide else COVERED, _shown(estimate, world.truth))

@@ -143,7 +143,9 @@ def changing_terminal() -> sc.Problem:
     )
 
 
-def world(name: str, lie: str, build: Build, truth: Truth | None, **more: Any) -> World:
+def world(
+    name: str, lie: str, build: Build, truth: Truth | None, **more: Any
+) -> World:
     return World(name, KIND, lie, build, truth, **{**USUAL, **more})
 
 

@@ -312,14 +312,18 @@ WORLDS = (
     world(
         "set",
         "writes into its set",
-        writing(lambda rung: {rung}, lambda state: max(state), set_set, under_action_1),
+        writing(
+            lambda rung: {rung}, lambda state: max(state), set_set, under_action_1
+        ),
         asks=BOTH,
     ),
     world(
         "deque",
         "appends to its deque",
         writing(
-            lambda rung: deque([rung], 1), first, lambda state, rung: state.append(rung)
+            lambda rung: deque([rung], 1),
+            first,
+            lambda state, rung: state.append(rung),
         ),
     ),
     world(

@@ -142,12 +142,18 @@ def world(name: str, lie: str, build: Build, truth: Truth, **more: Any) -> World
     return World(name, KIND, lie, build, truth, **{**usual, **more})
 
 
-def fixed(name: str, lie: str, build: Build, truth: Truth = COIN, **more: Any) -> World:
+def fixed(
+    name: str, lie: str, build: Build, truth: Truth = COIN, **more: Any
+) -> World:
     """A world whose draws are all the same: it passes for a sure one, and
     ``check`` asks.
     """
     return world(
-        name, lie, build, truth, **{"ends": ANY, "names": NAMES, "check": CHECK, **more}
+        name,
+        lie,
+        build,
+        truth,
+        **{"ends": ANY, "names": NAMES, "check": CHECK, **more},
     )
 
 

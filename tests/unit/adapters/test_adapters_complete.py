@@ -16,11 +16,17 @@ from click.testing import CliRunner
 
 import smoothcruiser as sc
 from smoothcruiser.cli.app import app
-from smoothcruiser.problem.adapter import Adapter, list_adapters, load_adapters
+from smoothcruiser.problem.adapter_protocol import (
+    Adapter,
+    list_adapters,
+    load_adapters,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "src" / "smoothcruiser" / "adapters"
-ADAPTERS = dict(load_adapters())  # those of this package, whatever other tests register
+ADAPTERS = dict(
+    load_adapters()
+)  # those of this package, whatever other tests register
 # what each one imports; None for NumPy alone
 LIBRARIES = {
     "bsuite": "bsuite",
@@ -106,14 +112,16 @@ def test_a_library_that_is_missing_is_told_from_one_that_is_there(monkeypatch):
     )
     pytest.importorskip("gymnasium")
     assert list_adapters()["gym"].installed
-    assert str(list_adapters()["gym"]).endswith("(installed, smoothcruiser[gymnasium])")
+    assert str(list_adapters()["gym"]).endswith(
+        "(installed, smoothcruiser[gymnasium])"
+    )
 
 
 @pytest.mark.compiles
 def test_listing_loads_no_library():
     program = (
         "import sys\n"
-        "from smoothcruiser.problem.adapter import descriptions\n"
+        "from smoothcruiser.problem.adapter_protocol import descriptions\n"
         "descriptions()\n"
         f"print([name for name in {[*filter(None, LIBRARIES.values())]} if name in sys.modules])"
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 
 dm_env = pytest.importorskip("dm_env")
 pytest.importorskip("gymnasium")
@@ -135,7 +135,9 @@ def test_bsuite_by_name():
     catch = sc.make(name, discount=0.95, operator="max")
     assert catch.facts.reward_range == (-1.0, 1.0)
     found = sc.plan(catch, method="certified", epsilon=0.01, delta=0.1)
-    assert found.interval[0] <= 0.95**8 <= found.interval[1]  # caught at the ninth step
+    assert (
+        found.interval[0] <= 0.95**8 <= found.interval[1]
+    )  # caught at the ninth step
 
 
 @pytest.mark.slow

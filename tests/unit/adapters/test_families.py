@@ -15,7 +15,9 @@ pytestmark = pytest.mark.compiles
 OPTIONS = {"discount": 0.9, "operator": "max"}
 
 
-@pytest.mark.parametrize("name", ["LunarLander-v3", "BipedalWalker-v3", "CarRacing-v3"])
+@pytest.mark.parametrize(
+    "name", ["LunarLander-v3", "BipedalWalker-v3", "CarRacing-v3"]
+)
 def test_box2d_is_refused_by_name(name):
     with pytest.raises(sc.InvalidInput, match=f"{name} runs on Box2D, whose bodies"):
         sc.make(f"gym:{name}", **OPTIONS)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 
 gym = pytest.importorskip("gymnasium")
 functional = pytest.importorskip("gymnasium.experimental.functional")
@@ -58,7 +58,9 @@ def walk_tables():
             P[s, a, max(0, s - 1)] += 1.0 - p
     R = np.zeros((4, 2, 4))
     R[:, :, 3] = 1.0
-    return sc.tabular(P, R, terminal=np.arange(4) == 3, discount=0.6, operator=sc.Max())
+    return sc.tabular(
+        P, R, terminal=np.arange(4) == 3, discount=0.6, operator=sc.Max()
+    )
 
 
 def problem(env, **changes):
@@ -172,7 +174,9 @@ def test_what_cannot_be_planned_in_is_refused(make, said):
 
 def test_hidden_randomness_is_refused_by_the_run():
     with pytest.raises(sc.SmoothcruiserError, match="rng"):
-        sc.plan(problem(Hidden()), Place(1), method="certified", epsilon=0.2, delta=0.1)
+        sc.plan(
+            problem(Hidden()), Place(1), method="certified", epsilon=0.2, delta=0.1
+        )
 
 
 class TestJax:

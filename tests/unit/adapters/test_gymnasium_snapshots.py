@@ -57,7 +57,9 @@ def test_certified_search_refuses_snapshots_without_a_key() -> None:
 def test_looks_at_snapshots_stay_within_the_budget() -> None:
     made = snapshots(0.3, sc.Entropy(1.0))
     budget = sc.explain(made, epsilon=0.3, delta=0.1).num_calls + made.inspection_calls
-    found = sc.plan(made, epsilon=0.3, delta=0.1, method="smoothcruiser", budget=budget)
+    found = sc.plan(
+        made, epsilon=0.3, delta=0.1, method="smoothcruiser", budget=budget
+    )
     assert found.num_calls <= budget
 
 

@@ -13,8 +13,13 @@ from types import SimpleNamespace
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.adapters.gymnax.known import RANGES, WHOLE, known_range, meanings
-from smoothcruiser.adapters.pgx.known import GAMES, HIDDEN, unknown
+from smoothcruiser.adapters.gymnax.task_ranges import (
+    RANGES,
+    WHOLE,
+    known_range,
+    meanings,
+)
+from smoothcruiser.adapters.pgx.known_games import GAMES, HIDDEN, unknown
 from smoothcruiser.problem.arguments import pop_reward_range
 
 HERE = {"discount": 0.9, "operator": "max"}
@@ -27,12 +32,12 @@ def without(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     for name in list(sys.modules):
         if name in (
-            "smoothcruiser.adapters.gymnax.access",
-            "smoothcruiser.adapters.pgx.games",
+            "smoothcruiser.adapters.gymnax.tasks",
+            "smoothcruiser.adapters.pgx.boards",
             "smoothcruiser.problem.batched.jax",
             "smoothcruiser.problem.batched.worlds",
             "smoothcruiser.problem.batched.trees",
-            "smoothcruiser.problem.batched.dataflow",
+            "smoothcruiser.problem.batched.trees",
         ):
             monkeypatch.delitem(sys.modules, name)
 

@@ -50,7 +50,7 @@ class TestGymnasium:
         assert sc.make(f"gym:{text}", **MAX).actions == labels
 
     def test_meanings_of_the_environment_itself_come_first(self):
-        from smoothcruiser.adapters.gymnasium.meanings import meanings
+        from smoothcruiser.adapters.gymnasium.tables import meanings
 
         class Atari(self.gym.Env):
             action_space = self.gym.spaces.Discrete(3, start=1)
@@ -69,7 +69,7 @@ class TestGymnasium:
             assert meanings(Atari(useless), actions) is None
 
     def test_an_environment_that_names_nothing_has_no_labels(self):
-        from smoothcruiser.adapters.gymnasium.meanings import meanings
+        from smoothcruiser.adapters.gymnasium.tables import meanings
 
         class Mine(self.gym.Env):
             action_space = self.gym.spaces.Discrete(2)

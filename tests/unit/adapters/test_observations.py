@@ -54,7 +54,9 @@ def test_predict_gets_the_observation_of_the_environment(name):
 def test_an_observation_is_what_the_step_showed():
     for env in (gymnasium.make("Acrobot-v1"), Doubled(gymnasium.make("CartPole-v1"))):
         problem = problem_of(env)
-        _, state, _ = problem.oracle(problem.initial_state, 1, sc.jit.streams.stream(1))
+        _, state, _ = problem.oracle(
+            problem.initial_state, 1, sc.jit.streams.stream(1)
+        )
         after, shown = problem.oracle.shown_last
         assert after is state
         assert np.array_equal(problem.oracle.observe(state), shown)
@@ -77,7 +79,9 @@ def test_predict_answers_in_the_actions_of_the_environment():
         strength = 2.0
 
         def predict(self, observation):
-            return np.array([self.strength if observation[1] > 0 else -2.0], np.float32)
+            return np.array(
+                [self.strength if observation[1] > 0 else -2.0], np.float32
+            )
 
     agent, model = sc.Agent(problem, Push()), Push()
     up, down = (0.5, 0.0), (-0.5, 0.0)  # angle, speed; the sine is the second number

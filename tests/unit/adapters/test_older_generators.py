@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.generator import legacy, stream_generator
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.generator import legacy, stream_generator
+from smoothcruiser.jit.random.streams import stream
 
 gym = pytest.importorskip("gymnasium")
 from smoothcruiser.adapters import gymnasium as adapter  # noqa: E402

@@ -9,7 +9,6 @@ import math
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.adapters.rddl.actions import list_actions
 from smoothcruiser.adapters.rddl.code import functions, pick
 from smoothcruiser.adapters.rddl.expressions import (
     ApplyNode,
@@ -22,11 +21,16 @@ from smoothcruiser.adapters.rddl.expressions import (
     apply,
     choice,
 )
-from smoothcruiser.adapters.rddl.fluents import Fluent
+from smoothcruiser.adapters.rddl.fluents import Fluent, list_actions
 from smoothcruiser.adapters.rddl.grounding import Assignment, GroundInstance
-from smoothcruiser.adapters.rddl.intervals import interval, reward_range, state_ranges
-from smoothcruiser.adapters.rddl.laws import StepLaw, law
-from smoothcruiser.problem.names import split_name
+from smoothcruiser.adapters.rddl.laws import (
+    StepLaw,
+    interval,
+    law,
+    reward_range,
+    state_ranges,
+)
+from smoothcruiser.problem.arguments import split_name
 
 
 def bools(*names):

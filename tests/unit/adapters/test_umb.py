@@ -252,7 +252,9 @@ def test_each_side_of_a_game_can_be_the_one_that_maximizes(here):
     assert exact('g.umb,reach=win,coalition=["p1","p2"]') == pytest.approx(
         1 / 3, abs=1e-12
     )
-    assert exact("g.umb,reach=win,coalition=1,opt=min") == pytest.approx(0.2, abs=1e-12)
+    assert exact("g.umb,reach=win,coalition=1,opt=min") == pytest.approx(
+        0.2, abs=1e-12
+    )
 
 
 def test_who_never_chooses_is_no_third_player(here):

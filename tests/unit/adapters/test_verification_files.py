@@ -14,9 +14,13 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.adapters.verification import files
-from smoothcruiser.adapters.verification.labels import NoCombination, combine_labels
-from smoothcruiser.adapters.verification.objective import Objective, _name
+from smoothcruiser.adapters.verification import model_files as files
+from smoothcruiser.adapters.verification.objective import (
+    NoCombination,
+    Objective,
+    _name,
+    combine_labels,
+)
 
 GOOD = {
     "data": np.array([0.25, 0.75, 1.0]),
@@ -50,8 +54,16 @@ def test_arrays_are_the_model_that_they_say():
     problem = sc.make("npz:coin.npz")
     assert problem.outcomes(0, 0) == [(0.25, 1.0, 1), (0.75, 0.0, 2)]
     assert problem.outcomes(0, 1) == [(1.0, 0.0, 2)]
-    assert problem.tables.terminal.tolist() == [False, True, True]  # a goal, a deadlock
-    assert (problem.discount, problem.initial_state, problem.payoffs) == (1.0, 0, "end")
+    assert problem.tables.terminal.tolist() == [
+        False,
+        True,
+        True,
+    ]  # a goal, a deadlock
+    assert (problem.discount, problem.initial_state, problem.payoffs) == (
+        1.0,
+        0,
+        "end",
+    )
     assert not problem.is_game
     assert problem.min_probability == 0.25
     worst = sc.make("npz:coin.npz,opt=min,bounded=7")

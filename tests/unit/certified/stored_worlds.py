@@ -98,7 +98,9 @@ def worlds() -> dict[str, tuple[sc.MDP, dict[str, Any]]]:
             {"epsilon": 1e-3},
         ),
         "partly known": (
-            sc.MDP(half_tuples, initial_state=(0, 1), outcomes=rows_of_tuples, **plain),
+            sc.MDP(
+                half_tuples, initial_state=(0, 1), outcomes=rows_of_tuples, **plain
+            ),
             {"epsilon": 0.3},
         ),
         "partly known, compiled": (

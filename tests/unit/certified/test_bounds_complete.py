@@ -12,7 +12,7 @@ import pytest
 
 from smoothcruiser.certified.bounds import BOUNDS, DEFAULT
 from smoothcruiser.certified.graph import PAIR
-from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.zoo import chain
 

@@ -8,9 +8,9 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds.base import KEEP
 from smoothcruiser.certified.graph import MOVED, SAMPLED
-from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.certified.sweeps.region import Region
+from smoothcruiser.problem.model.tabular import tabular
 
 pytestmark = pytest.mark.compiles
 

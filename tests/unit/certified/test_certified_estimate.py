@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.estimate import policy_loss
+from smoothcruiser.certified.search_answer import policy_loss
 from smoothcruiser.operators import (
     KL,
     Entropy,
@@ -54,7 +54,9 @@ def test_policy_loss_bounds_every_point_of_the_box():
                 else rng.uniform(low, high)
                 for low, high in boxes
             ]
-            linear = sum(p * (x - m) for p, x, m in zip(policy, q, middle, strict=True))
+            linear = sum(
+                p * (x - m) for p, x, m in zip(policy, q, middle, strict=True)
+            )
             gap = operator.value(q, player=player, weights=weights) - operator.value(
                 middle, player=player, weights=weights
             )

@@ -12,17 +12,17 @@ import pytest
 
 from smoothcruiser.certified.bounds.betting import BETTING
 from smoothcruiser.certified.graph import END, END_RAW
-from smoothcruiser.certified.jumps import advance_streams
-from smoothcruiser.certified.loops import make_loops
-from smoothcruiser.certified.memory import Memory
-from smoothcruiser.certified.memory_kernel import (
+from smoothcruiser.certified.sampling.number_states import advance_streams
+from smoothcruiser.certified.sampling.sampler import first_words
+from smoothcruiser.certified.search_memory import Memory
+from smoothcruiser.certified.sweeps.compiled_loops import make_loops
+from smoothcruiser.certified.sweeps.memory_kernel import (
     GRID_CELLS,
     MANY_OUTCOMES,
     rounded_reward,
 )
-from smoothcruiser.certified.sampling import first_words
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.jit.streams import from_words
+from smoothcruiser.jit.random.streams import from_words
 from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.problem import MDP, Game
 
@@ -245,7 +245,9 @@ def test_states_that_never_come_back_are_refused():
         with pytest.raises(InvalidInput, match="give key="):
             memory.node_of(state)
     memory, _ = a_memory(key=lambda s: s.place)
-    assert memory.node_of(Bare(1)) == memory.node_of(Bare(1)) != memory.node_of(Bare(2))
+    assert (
+        memory.node_of(Bare(1)) == memory.node_of(Bare(1)) != memory.node_of(Bare(2))
+    )
 
 
 def test_looks_go_on_after_the_first_state():

@@ -6,7 +6,7 @@ import pytest
 import slow_oracle
 
 import smoothcruiser as sc
-from smoothcruiser.certified import sampling as certified_sampling
+from smoothcruiser.certified.sampling import sampler as certified_sampling
 
 pytestmark = pytest.mark.compiles
 

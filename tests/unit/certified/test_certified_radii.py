@@ -17,8 +17,8 @@ from smoothcruiser.certified.bounds.betting import (
     rounding_floor,
     worst_radius,
 )
-from smoothcruiser.certified.price import price_bound
-from smoothcruiser.certified.ranges import box, discounted_width
+from smoothcruiser.certified.price_forecast import price_bound
+from smoothcruiser.certified.sweeps.ranges import box, discounted_width
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.facts import Facts
@@ -86,9 +86,9 @@ def test_radii_are_near_the_normal_ones_and_below_bernsteins():
     ):
         radius = best_bound(x, 0.0, 1.0, cost) - x.mean()
         assert radius <= 1.2 * x.std() * math.sqrt(2 * cost / n)
-        assert radius <= math.sqrt(2 * x.var(ddof=1) * (cost + math.log(2)) / n) + 7 * (
-            cost + math.log(2)
-        ) / (3 * (n - 1))
+        assert radius <= math.sqrt(
+            2 * x.var(ddof=1) * (cost + math.log(2)) / n
+        ) + 7 * (cost + math.log(2)) / (3 * (n - 1))
 
 
 def test_worst_radius_is_attained_by_coins():
@@ -127,7 +127,9 @@ def test_price_bound_pays_for_what_it_says():
     low, high = facts.q_bounds()
     per_unit = (high - low) * 10.0
     assert (
-        per_unit * worst_radius(n, cost) <= 0.995 < per_unit * worst_radius(n - 1, cost)
+        per_unit * worst_radius(n, cost)
+        <= 0.995
+        < per_unit * worst_radius(n - 1, cost)
     )
     assert price_bound(facts, epsilon=0.5, delta=0.05, num_pairs=50) > 3 * calls
     assert price_bound(facts, epsilon=1.0, delta=0.05, num_pairs=500) > 10 * calls

@@ -15,15 +15,15 @@ import smoothcruiser as sc
 from smoothcruiser.certified import steering
 from smoothcruiser.certified.bounds.base import SCAN
 from smoothcruiser.certified.bounds.betting import rounding_floor
-from smoothcruiser.certified.limits import make_limits
-from smoothcruiser.certified.price import price_bound
-from smoothcruiser.certified.region import Region
+from smoothcruiser.certified.price_forecast import price_bound
+from smoothcruiser.certified.query_limits import make_limits
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.sweeps.region import Region
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import solve
 from smoothcruiser.operators import CustomOperator, Entropy, Max
+from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import MDP
-from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, random_game
 
 pytestmark = pytest.mark.compiles
@@ -51,7 +51,9 @@ def test_draws_at_the_edge_of_the_range_do_not_end_the_search(edge):
     problem = coin(edge=edge)
     exact = float(solve(problem).values[0])
     for seed in range(10):
-        covers(Certified(problem, delta=0.01, seed=seed).query(epsilon=0.5), exact, 0.5)
+        covers(
+            Certified(problem, delta=0.01, seed=seed).query(epsilon=0.5), exact, 0.5
+        )
 
 
 def test_the_walk_over_poles_ends_at_the_best():
@@ -83,7 +85,9 @@ class Wasteful(Certified):
 
     class steering(steering.Steering):
         def steered_jobs(self, root, limits, calls):
-            return np.array([self.memory.graph.nodes["first"][root]]), np.array([calls])
+            return np.array([self.memory.graph.nodes["first"][root]]), np.array(
+                [calls]
+            )
 
 
 @pytest.mark.parametrize("target", ["q_values", "value"])

@@ -8,8 +8,8 @@ import numba
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified import room
-from smoothcruiser.certified.room import MemoryLimit, available_bytes, size_of
+from smoothcruiser.certified import query_limits as room
+from smoothcruiser.certified.query_limits import MemoryLimit, available_bytes, size_of
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput
 
@@ -59,7 +59,9 @@ def test_intervals_hold_where_states_had_no_room(kind, most, seeds):
     and action values lie within the intervals, for several seeds.
     """
     for seed in range(seeds):
-        memory = Certified(problem(STEPS[kind]), delta=0.01, seed=seed, max_states=most)
+        memory = Certified(
+            problem(STEPS[kind]), delta=0.01, seed=seed, max_states=most
+        )
         found = memory.query(epsilon=0.05, budget=200_000)
         assert memory.memory.num_kept <= most
         assert memory.reason == "max_states"

@@ -26,8 +26,8 @@ from smoothcruiser.operators import (
     Sparsemax,
     SquareRoot,
 )
+from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import MDP
-from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, random_game
 
 pytestmark = pytest.mark.compiles
@@ -86,7 +86,9 @@ def test_promise_is_reached_and_kept(make, operator):
     solution = solve(problem)
     found = Certified(problem, delta=0.01, seed=1).query(epsilon=0.25)
     check(found, solution.values[0], solution.q_values[0])
-    assert all(high - low <= 0.5 + 1e-12 for low, high in found.certificate.q_intervals)
+    assert all(
+        high - low <= 0.5 + 1e-12 for low, high in found.certificate.q_intervals
+    )
     assert found.interval[1] - found.interval[0] <= 0.5 + 1e-12
     assert abs(found.value - solution.values[0]) <= 0.25
     assert found.interval[1] - 0.25 <= found.value <= found.interval[0] + 0.25

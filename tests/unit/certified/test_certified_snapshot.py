@@ -12,7 +12,8 @@ import pytest
 from stored_worlds import bits, tuples, worlds
 
 import smoothcruiser as sc
-from smoothcruiser.certified import keeping, search
+from smoothcruiser.certified import sampling_rounds as keeping
+from smoothcruiser.certified import search
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshot import MAGIC, read_header, restore, to_bytes
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified import taking
+from smoothcruiser.certified import sampling_rounds as taking
 from smoothcruiser.certified.graph import END
-from smoothcruiser.certified.intake import Batch
-from smoothcruiser.certified.memory import Memory
-from smoothcruiser.certified.parallel import ParallelSampler, draw_part
-from smoothcruiser.certified.region import Region
-from smoothcruiser.certified.sampling import Sampler, first_words
+from smoothcruiser.certified.sample_batches import Batch
+from smoothcruiser.certified.sampling.parallel import ParallelSampler, draw_part
+from smoothcruiser.certified.sampling.sampler import Sampler, first_words
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.snapshot import restore, to_bytes
+from smoothcruiser.certified.sweeps.region import Region
 from smoothcruiser.errors import Interrupted, InvalidInput
-from smoothcruiser.jit.streams import from_words
+from smoothcruiser.jit.random.streams import from_words
 
 pytestmark = pytest.mark.compiles
 TRUTH = 0.5 / (1.0 - 0.5)  # of ``coin``: a mean reward of 1/2, and discount 1/2

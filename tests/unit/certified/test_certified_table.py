@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.table import queried_estimates
+from smoothcruiser.certified.state_table import queried_estimates
 
 pytestmark = pytest.mark.compiles
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.sampling import PythonSampler
+from smoothcruiser.certified.sampling.sampler import PythonSampler
+from smoothcruiser.certified.sampling.tuple_states import MOST_MISFITS, WordSampler
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshot import restore, to_bytes
-from smoothcruiser.certified.words import MOST_MISFITS, WordSampler
 from smoothcruiser.errors import OracleError
 from smoothcruiser.jit.build import compile_function
 
@@ -161,7 +161,7 @@ def test_a_search_is_taken_up_with_its_states() -> None:
 @pytest.mark.compiles
 def test_rows_that_share_slots_are_told_apart() -> None:
     """Six rows that differ in their last word, in eight slots, also filled anew."""
-    from smoothcruiser.certified.words_kernel import fill_slots, find_row
+    from smoothcruiser.certified.sampling.states_kernel import fill_slots, find_row
 
     find, fill = compile_function(find_row), compile_function(fill_slots)
     keys, slots = np.zeros((7, 2), np.int64), np.full(8, -1)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.choice_kernel import (
+from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.sweeps.counted_kernel import (
     choice_excess,
     curvature_excess,
     maximum_excess,
 )
-from smoothcruiser.certified.search import Certified
 
 
 def rules_of(operator, q):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified import history
-from smoothcruiser.certified.history import History, Point
+from smoothcruiser.certified import query_progress as history
+from smoothcruiser.certified.query_progress import History, Point
 from smoothcruiser.certified.search import Certified
 
 

@@ -26,7 +26,7 @@ from smoothcruiser.certified.bounds.base import (
     pair_cost,
 )
 from smoothcruiser.certified.graph import ENTRY, NODE, pair_type
-from smoothcruiser.certified.memory_kernel import MANY_OUTCOMES
+from smoothcruiser.certified.sweeps.memory_kernel import MANY_OUTCOMES
 from smoothcruiser.jit.build import compile_function
 
 COST = 6.0
@@ -51,7 +51,10 @@ def pair_of(counts, values, *, rewards=0.0, cost=COST, high=1.0):
 @pytest.fixture(scope="module")
 def bound():
     """(graph, pairs, upper, tune, rules) -> the bound of the law alone, compiled."""
-    refresh, side = compile_function(law_counts.refresh), compile_function(law.law_side)
+    refresh, side = (
+        compile_function(law_counts.refresh),
+        compile_function(law.law_side),
+    )
 
     @numba.njit
     def call(g, pairs, upper, tune, rules):
@@ -125,7 +128,9 @@ def test_the_mixture_is_a_law_of_the_next_event():
 
 
 @pytest.mark.compiles
-@pytest.mark.parametrize("counts", [[2], [40], [9, 1], [300, 20, 3], [7] * 6, [1] * 12])
+@pytest.mark.parametrize(
+    "counts", [[2], [40], [9, 1], [300, 20, 3], [7] * 6, [1] * 12]
+)
 def test_beta_is_that_of_the_mixture(bound, counts):
     """The code adds an allowance for rounding: a little more, never less."""
     g, pairs = pair_of(counts, np.linspace(0.0, 1.0, len(counts)))
@@ -166,7 +171,9 @@ def test_on_its_event_the_bound_holds_for_every_function(bound, upper):
                     closest = min(closest, gaps.min(initial=math.inf))
         checked += len(laws)
     assert checked > 40_000
-    assert closest < 0.01  # some law comes near: the bound is no larger than it must be
+    assert (
+        closest < 0.01
+    )  # some law comes near: the bound is no larger than it must be
 
 
 @pytest.mark.compiles

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.memory import Memory
-from smoothcruiser.certified.sampling import first_words
+from smoothcruiser.certified.sampling.sampler import first_words
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.jit.streams import from_words
+from smoothcruiser.certified.search_memory import Memory
+from smoothcruiser.jit.random.streams import from_words
 
 pytestmark = pytest.mark.compiles
 SEED = 5

@@ -11,12 +11,12 @@ import numba
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified import inductive_kernel
 from smoothcruiser.certified.bounds import law
 from smoothcruiser.certified.bounds.betting import BETTING
-from smoothcruiser.certified.keeping import Autosave
+from smoothcruiser.certified.sampling_rounds import Autosave
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshot import read_header, restore
+from smoothcruiser.certified.sweeps import layers_kernel as inductive_kernel
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import solve
 
@@ -88,7 +88,11 @@ def test_a_pair_without_a_row_that_does_not_matter_costs_nothing() -> None:
         return row(state, action) if state < 18 else None
 
     found = Certified(problem(outcomes=near), delta=0.1).query(epsilon=1.0)
-    assert (found.num_calls, found.delta, found.certificate.confidence) == (0, 0.0, 1.0)
+    assert (found.num_calls, found.delta, found.certificate.confidence) == (
+        0,
+        0.0,
+        1.0,
+    )
 
 
 @pytest.mark.compiles

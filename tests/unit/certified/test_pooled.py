@@ -11,13 +11,18 @@ import smoothcruiser as sc
 from smoothcruiser.certified.bounds.base import BoundRules, shared_delta
 from smoothcruiser.certified.bounds.counts import BETS_COST, LAW_COST
 from smoothcruiser.certified.bounds.law import POOLED, POOLED_UNION
-from smoothcruiser.certified.pooled import RATE_LOGS, RATES, PooledRegion, log_price
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshot import restore, to_bytes
+from smoothcruiser.certified.sweeps.pooled import (
+    RATE_LOGS,
+    RATES,
+    PooledRegion,
+    log_price,
+)
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import solve
 from smoothcruiser.operators import Entropy, Max
-from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.zoo import random_game
 
 pytestmark = pytest.mark.compiles
@@ -57,7 +62,9 @@ def predicted(events):
     return float(np.exp(logs).sum())
 
 
-@pytest.mark.parametrize("events", [(), (0,), (1,), (0, 1, 0), (1, 0, 0), (1, 1, 0, 1)])
+@pytest.mark.parametrize(
+    "events", [(), (0,), (1,), (0, 1, 0), (1, 0, 0), (1, 1, 0, 1)]
+)
 def test_the_price_is_that_of_predictions_in_any_order(events) -> None:
     expected = -math.log(predicted(events))
     assert log_price(len(events), sum(events)) == pytest.approx(expected, abs=1e-9)
@@ -95,8 +102,8 @@ def test_the_pool_is_for_samples_of_one_player_with_a_discount() -> None:
 
 def test_the_law_is_worst_among_those_of_the_event(memory) -> None:
     """No law that Lemma K allows has a larger mean than ``largest_mean``."""
-    from smoothcruiser.certified import pooled_kernel
     from smoothcruiser.certified.bounds.counts import log_predicted
+    from smoothcruiser.certified.sweeps import pooled_kernel
     from smoothcruiser.jit.build import compile_function
 
     region, g = memory._region, memory.memory.graph
@@ -128,7 +135,7 @@ def test_the_law_is_worst_among_those_of_the_event(memory) -> None:
 
 def test_values_with_a_bonus_are_those_of_plain_iteration(memory) -> None:
     region, g = memory._region, memory.memory.graph
-    from smoothcruiser.certified import pooled_kernel
+    from smoothcruiser.certified.sweeps import pooled_kernel
     from smoothcruiser.jit.build import compile_function
 
     backup = compile_function(pooled_kernel.residual)

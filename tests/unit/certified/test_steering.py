@@ -9,7 +9,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds.counts import missing
-from smoothcruiser.certified.limits import make_limits
+from smoothcruiser.certified.query_limits import make_limits
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.problem.zoo import chain
 

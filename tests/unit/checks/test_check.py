@@ -46,7 +46,9 @@ def test_a_sound_oracle_passes_with_speed_and_price():
         report.price
         == sc.explain(sc.MDP(walk, **COMMON), epsilon="20%", delta=0.1).num_calls
     )
-    assert report.price_seconds == pytest.approx(report.price / report.calls_per_second)
+    assert report.price_seconds == pytest.approx(
+        report.price / report.calls_per_second
+    )
     assert report.to_dict()["ok"] is True
 
 

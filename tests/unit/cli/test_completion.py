@@ -13,7 +13,7 @@ import pytest
 
 from smoothcruiser.methods import METHODS
 from smoothcruiser.operators import OPERATORS
-from smoothcruiser.problem.names import read_parameters
+from smoothcruiser.problem.arguments import read_parameters
 from smoothcruiser.problem.zoo import ZOO
 
 pytestmark = pytest.mark.compiles

@@ -33,7 +33,10 @@ def shown(**asked: Any) -> dict[str, str]:
         ({"epsilon": 1, "target": "value"}, "the value within ±1 (10% of"),
         ({"epsilon": 1, "budget": 5000}, "0.9, if possible within 5,000 calls"),
         ({"epsilon": "2% of value"}, "within 2% of the value with probability 0.9"),
-        ({"budget": 50, "seconds": 2}, "as narrow as possible within 50 calls and 2 s"),
+        (
+            {"budget": 50, "seconds": 2},
+            "as narrow as possible within 50 calls and 2 s",
+        ),
     ],
 )
 def test_a_promise_is_told_with_its_limits(asked: Any, promise: str) -> None:

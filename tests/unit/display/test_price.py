@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import smoothcruiser as sc
-from smoothcruiser.display.price import rivals, time_sentence
-from smoothcruiser.schedule.numbers import duration, rate
+from smoothcruiser.display.price_text import rivals, time_sentence
+from smoothcruiser.schedule.number_text import duration, rate
 
 
 def test_times_are_said_as_a_person_would() -> None:

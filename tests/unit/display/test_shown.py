@@ -21,15 +21,15 @@ from rich.cells import cell_len
 
 import smoothcruiser as sc
 from smoothcruiser import shown
-from smoothcruiser.certified.table import queried_estimates
+from smoothcruiser.certified.state_table import queried_estimates
 from smoothcruiser.comparison import compare, jobs_of
-from smoothcruiser.display import page, picture
-from smoothcruiser.display.document import Column, Grid, Page, Verbatim
-from smoothcruiser.display.layout import table_lines
-from smoothcruiser.display.runs import runs_page
+from smoothcruiser.display import markup as picture
+from smoothcruiser.display import page
+from smoothcruiser.display.document import Column, Grid, Page, Verbatim, table_lines
+from smoothcruiser.display.listing_pages import runs_page
 from smoothcruiser.display.terminal import text_of
 from smoothcruiser.estimate import unsampled_estimate
-from smoothcruiser.schedule.numbers import distance, format_bound
+from smoothcruiser.schedule.number_text import distance, format_bound
 
 pytestmark = pytest.mark.compiles
 
@@ -74,7 +74,9 @@ def memory() -> Any:
 
 def hostile_table() -> Any:
     table = memory().table().kept()
-    return replace(table, rows=tuple(replace(row, label=HOSTILE) for row in table.rows))
+    return replace(
+        table, rows=tuple(replace(row, label=HOSTILE) for row in table.rows)
+    )
 
 
 def forecast(method: str, **asked: Any) -> Any:
@@ -228,7 +230,9 @@ def test_style_rules_stay_inside_their_piece() -> None:
     selectors = [s.strip() for rule in rules for s in rule.split(",") if s.strip()]
     assert len(selectors) > 10
     assert all(s.startswith("div.smoothcruiser") for s in selectors)
-    used = set().union(*(Elements(x()._repr_html_()).classes for x in OBJECTS.values()))
+    used = set().union(
+        *(Elements(x()._repr_html_()).classes for x in OBJECTS.values())
+    )
     assert used <= set(re.findall(r"\.([a-z-]+)", page.STYLE))
 
 
@@ -483,7 +487,7 @@ def test_an_answer_that_was_not_sampled_says_so_and_claims_no_accuracy() -> None
 
 def test_a_tree_shows_the_line_that_it_expects() -> None:
     tree = sc.Tree(known(), method="uct").grow(simulations=300)
-    from smoothcruiser.display.trees import principal_line
+    from smoothcruiser.display.result_pages import principal_line
 
     line = principal_line(tree)
     root = tree.node(0)
@@ -571,7 +575,9 @@ def test_half_widths_are_rounded_up() -> None:
 def test_numbers_of_any_size_fit(value: float, told: str) -> None:
     ends = sorted((0.0, value))
     odd = an_estimate(
-        value=value, interval=(ends[0], ends[1]), q_values=(value, 0.0, math.nan, value)
+        value=value,
+        interval=(ends[0], ends[1]),
+        q_values=(value, 0.0, math.nan, value),
     )
     text = str(odd)
     assert max(map(len, text.split("\n"))) <= 80

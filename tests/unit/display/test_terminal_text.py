@@ -16,14 +16,19 @@ from rich.text import Text
 import smoothcruiser as sc
 from smoothcruiser.cli.exit import complain
 from smoothcruiser.display.answers import answer_blocks
-from smoothcruiser.display.console import SafeConsole, console, print_block
 from smoothcruiser.display.document import Page
+from smoothcruiser.display.listing_pages import request_page, runs_page
 from smoothcruiser.display.page import answer_page, html_document
-from smoothcruiser.display.problems import request_page
-from smoothcruiser.display.runs import runs_page
-from smoothcruiser.display.terminal import print_blocks, print_page, show
+from smoothcruiser.display.terminal import (
+    SafeConsole,
+    console,
+    print_block,
+    print_blocks,
+    print_page,
+    show,
+)
 from smoothcruiser.errors import printable
-from smoothcruiser.schedule.numbers import bounds
+from smoothcruiser.schedule.number_text import bounds
 
 # colours, a link, a window title, overwriting, right-to-left, hidden, a broken byte
 HOSTILE = "\x1b[31mred\x1b]8;;x\x07a\rb\bc\u202ed\u200be\u2028f\udcff\x9b0m"

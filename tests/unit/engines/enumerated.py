@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Level, Root, Schedule
 

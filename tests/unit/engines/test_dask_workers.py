@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines import versions
+from smoothcruiser.engines import base as versions
 from smoothcruiser.engines.first_shard import MOST_CALLS, FirstShard
 from smoothcruiser.engines.pools.base import Build
 from smoothcruiser.errors import InvalidInput, MissingExtra, OracleError, WorkersLost
@@ -90,7 +90,10 @@ DIFFERENT = {
     "sources": ({"engines/run.py": "0"}, "the source file"),
     "edited": (True, "before its files were changed"),
     "versions": ({"Python": "2.7"}, r"has Python 2\.7 where this process has"),
-    "problem": (Fingerprint({"step": "0"}, ()), "another version of the problem: step"),
+    "problem": (
+        Fingerprint({"step": "0"}, ()),
+        "another version of the problem: step",
+    ),
     "first_shard": ("0x0p+0 0x0p+0 0", "computes other bits"),
     "failure": ("has no module named 'x'", "has no module named 'x'"),
 }

@@ -151,7 +151,9 @@ def test_the_default_is_the_fastest_that_can() -> None:
 def test_an_address_chooses_the_cluster_and_nothing_else_takes_it() -> None:
     assert choose(plain(), place(scheduler="tcp://there:1")) is DASK
     assert choose(plain(), place("dask", "tcp://there:1")) is DASK
-    with pytest.raises(InvalidInput, match=r"belongs to executor 'dask', got .*python"):
+    with pytest.raises(
+        InvalidInput, match=r"belongs to executor 'dask', got .*python"
+    ):
         choose(plain(), place("python", "tcp://there:1"))
 
 
@@ -159,7 +161,9 @@ def test_methods_with_two_forms_ask_the_table() -> None:
     assert machine_code(None, "Tree search") is None
     assert machine_code("compiled", "Tree search") is True
     assert machine_code("reference", "Tree search") is False
-    with pytest.raises(InvalidInput, match="Tree search runs on executor 'compiled' o"):
+    with pytest.raises(
+        InvalidInput, match="Tree search runs on executor 'compiled' o"
+    ):
         machine_code("dask", "Tree search")
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines import forecast
+from smoothcruiser.engines import pilot as forecast
 from smoothcruiser.schedule.schedule import Schedule
 
 pytestmark = pytest.mark.compiles

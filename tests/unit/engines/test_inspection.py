@@ -79,7 +79,9 @@ def test_calls_that_share_one_next_state_are_refused() -> None:
         shared[0] = state[0] + rng.integers(5)
         return 0.5, shared
 
-    with pytest.raises(sc.OracleError, match=r"return a fresh state|changed the state"):
+    with pytest.raises(
+        sc.OracleError, match=r"return a fresh state|changed the state"
+    ):
         sc.plan(sc.MDP(step, initial_state=[0], **COMMON), **PROMISE)
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines.compiled import speaking
+from smoothcruiser.engines.compiled import user_functions as speaking
 from smoothcruiser.engines.compiled.tiers import Tiers
-from smoothcruiser.jit import kept, private
-from smoothcruiser.jit.streams import stream
-from smoothcruiser.problem.fingerprint import compiled as fingerprint
+from smoothcruiser.jit import kept
+from smoothcruiser.jit import private_folder as private
+from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.problem.fingerprint import machine_code
+from smoothcruiser.problem.fingerprint import machine_code as fingerprint
 
 pytestmark = pytest.mark.compiles
 
@@ -207,8 +208,8 @@ def step(state, action, rng):
 
 
 import smoothcruiser as sc
-from smoothcruiser.engines.compiled.speaking import speak
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.engines.compiled.user_functions import speak
+from smoothcruiser.jit.random.streams import stream
 
 problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
 found = speak(problem, 1)
@@ -233,8 +234,8 @@ def step(state, action, rng):
 
 
 import smoothcruiser as sc
-from smoothcruiser.engines.compiled.speaking import speak
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.engines.compiled.user_functions import speak
+from smoothcruiser.jit.random.streams import stream
 
 problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
 found = speak(problem, 1)
@@ -260,7 +261,7 @@ def test_what_was_kept_is_not_served_to_who_extends_numba_later(tmp_path):
 LOWERING = """
 import math
 import numba
-import smoothcruiser.jit.distributions
+import smoothcruiser.jit.random.distributions
 from numba.cpython import mathimpl
 from smoothcruiser.problem.fingerprint.machine_code import extensions
 
@@ -416,8 +417,8 @@ def run(folder, program):
 
 SCRIPT = """
 import smoothcruiser as sc
-from smoothcruiser.engines.compiled.speaking import speak
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.engines.compiled.user_functions import speak
+from smoothcruiser.jit.random.streams import stream
 problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
 found = speak(problem, Place(1, 2))
 state = found.call(Place(1, 2), 1, stream(0))[1]

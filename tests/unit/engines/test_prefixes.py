@@ -11,8 +11,8 @@ import smoothcruiser as sc
 from smoothcruiser.engines import workers
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.registry import make_engine
+from smoothcruiser.engines.root_scores import BINNED, BINS, Score
 from smoothcruiser.engines.run import Cause, Ledger, RootSums
-from smoothcruiser.engines.scores import BINNED, BINS, Score
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.workers import Turns
 from smoothcruiser.errors import Interrupted

@@ -15,10 +15,10 @@ import pytest
 from enumerated import exact_mean
 
 import smoothcruiser as sc
-from smoothcruiser.engines import reference
 from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.batched import BatchedEngine
-from smoothcruiser.engines.python import PythonEngine
+from smoothcruiser.engines.interpreted import reference
+from smoothcruiser.engines.interpreted.batched import BatchedEngine
+from smoothcruiser.engines.interpreted.python import PythonEngine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.schedule.kinds import estimator_of
@@ -74,7 +74,9 @@ def plain(kind: Kind, samples: int) -> tuple[Level, ...]:
     return (*LEAVES, Level(Kind.PLUGIN, samples, 0, -1, 0.0, 0.05))
 
 
-def gap(problem: sc.Problem, kind: Kind, rungs: tuple[float, ...], state: int) -> float:
+def gap(
+    problem: sc.Problem, kind: Kind, rungs: tuple[float, ...], state: int
+) -> float:
     """How far its mean is from that of 2**J samples, which is not that of one."""
     expected = exact_mean(problem, plain(kind, 2 ** len(rungs)), state)
     assert abs(exact_mean(problem, plain(kind, 1), state) - expected) > 1e-4
@@ -206,7 +208,10 @@ MUTANTS = {
         "delta_norm if delta[chosen_slot] > 0.0 else -delta_norm",
         "delta_norm",
     ),
-    "a half missing": ("(-0.5, first_half), (-0.5, second_half)", "(-0.5, first_half)"),
+    "a half missing": (
+        "(-0.5, first_half), (-0.5, second_half)",
+        "(-0.5, first_half)",
+    ),
     "the halves of another rung": ("2 ** (j - 1) * level", "2 ** j * level"),
     "a sum for an average": ("0.5 * (x + y)", "(x + y)"),
     "an action that is not sampled": (

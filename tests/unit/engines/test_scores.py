@@ -8,7 +8,7 @@ from array import array
 
 import pytest
 
-from smoothcruiser.engines.scores import (
+from smoothcruiser.engines.root_scores import (
     BINNED,
     BINS,
     LOGGED,
@@ -18,7 +18,7 @@ from smoothcruiser.engines.scores import (
     add_sums,
     bin_of,
 )
-from smoothcruiser.theory.catoni import psi
+from smoothcruiser.theory.stopping import psi
 
 HALF = 1.3
 SCORE = Score(BINNED, HALF, BINS / (2.0 * HALF))

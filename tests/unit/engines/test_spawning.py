@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines.pools.spawning import (
+from smoothcruiser.engines.pools.processes import (
     VARIABLE,
     forget_safe_path,
     outside_folder,

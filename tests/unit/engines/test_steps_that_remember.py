@@ -213,7 +213,12 @@ def test_the_certificate_names_player_legal_and_terminal():
     )
     try:
         found = sc.plan(
-            game, method="certified", epsilon=0.15, delta=0.05, seed=0, budget=1_000_000
+            game,
+            method="certified",
+            epsilon=0.15,
+            delta=0.05,
+            seed=0,
+            budget=1_000_000,
         )
     except OracleError:
         return

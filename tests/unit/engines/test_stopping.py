@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.engines.root_scores import BINS, LOGGED, WHOLE, add_scores, psi
 from smoothcruiser.engines.run import Outcome, RootSums
-from smoothcruiser.engines.scores import BINS, LOGGED, WHOLE, add_scores, psi
-from smoothcruiser.engines.stopping import StoppingRule, stopping_rule
+from smoothcruiser.engines.stopping_rule import StoppingRule, stopping_rule
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.paper import paper_schedule
+from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.schedule.verify.sharp import SecondMoment
-from smoothcruiser.theory.betting import bet_interval, offsets
+from smoothcruiser.theory.bets import bet_interval, offsets
 
 FACTS = Facts(2, 2, 0.3, sc.Entropy(1.0), (0.0, 1.0))
 SCHEDULE = compile_schedule(FACTS, epsilon=0.05, delta=0.1)

@@ -18,9 +18,10 @@ from numba import njit
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.compiled import handover, tiers
+from smoothcruiser.engines.compiled import tiers
+from smoothcruiser.engines.compiled import tiers as handover
 from smoothcruiser.engines.compiled.engine import CompiledEngine
-from smoothcruiser.engines.compiled.handover import ADDRESS, INLINED
+from smoothcruiser.engines.compiled.tiers import ADDRESS, INLINED
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule

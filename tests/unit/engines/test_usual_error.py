@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from smoothcruiser.engines.answer import usual_error
+from smoothcruiser.engines.root_answer import usual_error
 from smoothcruiser.engines.run import RootSums
 
 # distances 1, -1, 1, -1: variance 4/3; and 2, 2: variance 0

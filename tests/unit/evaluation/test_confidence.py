@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from smoothcruiser.evaluation.confidence import MeanBound, forecast_width, pole_distance
+from smoothcruiser.evaluation.path_fitting import (
+    MeanBound,
+    forecast_width,
+    pole_distance,
+)
 
 
 def test_two_samples_by_hand():

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.evaluation import evaluate, sampling
+from smoothcruiser.evaluation import evaluate
+from smoothcruiser.evaluation import path_sampling as sampling
 from smoothcruiser.evaluation.evaluate import rollout_setting
-from smoothcruiser.evaluation.fitting import Fit, Stakes
+from smoothcruiser.evaluation.path_fitting import Fit, Stakes
 from smoothcruiser.evaluation.path_rules import (
     LONGEST,
     LOWER,
@@ -23,8 +24,7 @@ from smoothcruiser.evaluation.path_rules import (
     X,
     path_length,
 )
-from smoothcruiser.evaluation.plain_rollouts import PlainRollouts
-from smoothcruiser.evaluation.rollouts import RolloutTask
+from smoothcruiser.evaluation.rollouts import PlainRollouts, RolloutTask
 
 GAMMA, QUIT = 0.6, 0.2
 STEPS_SEEN = 60  # 0.6^60 < 1e-13

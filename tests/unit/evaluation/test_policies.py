@@ -15,8 +15,8 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.evaluation.policy_reading import ONE_FUNCTION, read_policy
 from smoothcruiser.evaluation.policy_tables import BY_SHARES, BY_VALUES
-from smoothcruiser.evaluation.reading import ONE_FUNCTION, read_policy
 from smoothcruiser.exact import policy_value
 
 pytestmark = pytest.mark.compiles
@@ -140,7 +140,9 @@ def test_policies_by_state_become_tables_that_compiled_code_plays(form):
 
 
 def test_compiled_rollouts_of_actions_and_of_values_are_those_of_probabilities():
-    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
+    problem = sc.make(
+        "garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4
+    )
     values = sc.solve(problem).q_values
     best = np.argmax(values, axis=1)
     truth = policy_value(problem, np.eye(3)[best])[0]
@@ -371,7 +373,9 @@ def test_a_policy_that_draws_lots_of_its_own_is_refused_and_one_with_rng_is_not(
     assert answer.interval[1] - answer.interval[0] < 3.0
     again = sc.evaluate(ring(), lambda s, rng: int(rng.random() < 0.5), budget=9000)
     assert again.interval == answer.interval
-    with pytest.raises(InvalidInput, match=r"entropy\(0.5\) regularizes probabilities"):
+    with pytest.raises(
+        InvalidInput, match=r"entropy\(0.5\) regularizes probabilities"
+    ):
         sc.evaluate(ring(operator=sc.Entropy(0.5)), lambda s, rng: 1, budget=200)
 
 

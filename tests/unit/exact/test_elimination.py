@@ -18,8 +18,8 @@ from smoothcruiser.exact.loops import Packed
 from smoothcruiser.exact.model import prepare
 from smoothcruiser.jit.build import compile_function
 from smoothcruiser.operators import CustomOperator, Max, Operator
+from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import tabular
 
 pytestmark = pytest.mark.compiles
 
@@ -117,7 +117,9 @@ def grid(side: int, discount: float) -> World:
     return World(P, R, discount)
 
 
-def walk(targets: np.ndarray, R: np.ndarray, discount: float, **other: object) -> World:
+def walk(
+    targets: np.ndarray, R: np.ndarray, discount: float, **other: object
+) -> World:
     """Sure moves: ``targets`` of shape (S, A)."""
     size, actions = targets.shape
     P = np.zeros((size, actions, size))
@@ -388,4 +390,6 @@ def test_a_system_without_a_solution_gives_none() -> None:
     one, place = np.ones(1), np.zeros(1, np.int64)
     start, target = np.array([0, 1], np.uint64), np.zeros(1, np.uint32)
     narrow = NarrowOrder(place, place, 0)
-    assert narrow.solve(Packed(start, target, one, one), narrow.allocate_rows()) is None
+    assert (
+        narrow.solve(Packed(start, target, one, one), narrow.allocate_rows()) is None
+    )

@@ -26,7 +26,7 @@ from smoothcruiser.operators import (
     SquareRoot,
 )
 from smoothcruiser.problem.make import make
-from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.problem.model.tabular import tabular
 
 pytestmark = pytest.mark.compiles
 
@@ -48,7 +48,8 @@ def test_one_state_that_loops(operator: Operator, method: str) -> None:
     """V = F(r + gamma V) = F(r) + gamma V, so V = F(r)/(1 - gamma)."""
     r = [0.1, 0.9, 0.4]
     found = solve(
-        tabular(np.ones((1, 3, 1)), [r], discount=0.9, operator=operator), method=method
+        tabular(np.ones((1, 3, 1)), [r], discount=0.9, operator=operator),
+        method=method,
     )
     assert found.values[0] == pytest.approx(
         operator.value(r) / 0.1, abs=found.residual_bound
@@ -65,7 +66,9 @@ def test_two_states_by_hand() -> None:
     gamma^2), V1 = gamma V0.
     """
     found = solve(
-        tabular(deterministic([[1], [0]]), [[1.0], [0.0]], discount=0.5, operator=Max())
+        tabular(
+            deterministic([[1], [0]]), [[1.0], [0.0]], discount=0.5, operator=Max()
+        )
     )
     assert found.values == pytest.approx([4.0 / 3.0, 2.0 / 3.0], abs=1e-12)
 
@@ -460,7 +463,9 @@ def test_an_offset_of_all_rewards_leaves_the_differences_as_exact_as_rounding_al
         tabular(np.ones((1, 2, 1)), [[1e9, 1e9 + 1.0]], discount=0.9, operator=Max())
     )
     assert (
-        abs(found.values[0] - (1e9 + 1.0) / (1.0 - 0.9)) <= found.residual_bound <= 1e-3
+        abs(found.values[0] - (1e9 + 1.0) / (1.0 - 0.9))
+        <= found.residual_bound
+        <= 1e-3
     )
     assert "rounding" in found.note
 
@@ -469,7 +474,9 @@ def test_without_a_tolerance_the_bound_is_honest_where_rounding_dominates() -> N
     """gamma = 0.9999 and values near 10^4: 1e-10 is out of reach of float64;
     the note says so and the bound holds.
     """
-    problem = tabular(np.ones((1, 2, 1)), [[0.3, 1.0]], discount=0.9999, operator=Max())
+    problem = tabular(
+        np.ones((1, 2, 1)), [[0.3, 1.0]], discount=0.9999, operator=Max()
+    )
     found = solve(problem)
     assert found.residual_bound > 1e-10
     assert "rounding" in found.note

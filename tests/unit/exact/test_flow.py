@@ -11,10 +11,12 @@ import pytest
 import scipy.sparse as sp
 from test_elimination import World, absorbing, ending, grid, line, ring, walk
 
-from smoothcruiser.exact import flow, flow_kernel, solve
+from smoothcruiser.exact import elimination as flow
+from smoothcruiser.exact import elimination_kernel as flow_kernel
+from smoothcruiser.exact import solve
 from smoothcruiser.exact.loops import Packed
 from smoothcruiser.exact.model import prepare, room_for_policy
-from smoothcruiser.exact.watch import Watch
+from smoothcruiser.exact.solver_clock import Watch
 from smoothcruiser.jit.build import compile_function
 
 pytestmark = pytest.mark.compiles
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.compiles
 @pytest.fixture
 def flows(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each run of steps succeeded; neither eliminations nor dense solves."""
-    flow.warm()
+    flow.warm_flow()
     made: list[bool] = []
     plain = flow.FlowSteps.values
 
@@ -67,7 +69,7 @@ def test_wide_grids_are_solved_this_way_on_their_own(
     found = solve(problem, tolerance=1e-8)
     assert found.method == "modified-policy-iteration"
     monkeypatch.setattr(
-        "smoothcruiser.exact.search.SweepSearch.flow", lambda self, _: None
+        "smoothcruiser.exact.reachable.SweepSearch.flow", lambda self, _: None
     )
     plain = solve(problem, tolerance=1e-8)
     assert np.max(np.abs(found.values - plain.values)) <= 2e-8
@@ -159,7 +161,8 @@ def test_improving_is_a_sweep_in_place_in_the_new_order() -> None:
     rows = np.where(live[:, None], 0.9 * world.P[np.arange(80), choice], 0.0)
     size = int(steps.room.start[80])
     packed = sp.csr_matrix(
-        (steps.room.weight[:size], steps.room.target[:size], steps.room.start), (80, 80)
+        (steps.room.weight[:size], steps.room.target[:size], steps.room.start),
+        (80, 80),
     )
     assert packed.toarray() == pytest.approx(rows[order][:, order])
     later = np.triu(packed.toarray(), 1).sum() / packed.sum()

@@ -9,7 +9,7 @@ from exact_worlds import random_arrays
 
 from smoothcruiser.exact.model import prepare, room_for_policy
 from smoothcruiser.operators import Max
-from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.problem.model.tabular import tabular
 
 pytestmark = pytest.mark.compiles
 

@@ -18,7 +18,7 @@ from smoothcruiser.operators import (
     Operator,
 )
 from smoothcruiser.problem.make import make
-from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.problem.model.tabular import tabular
 
 pytestmark = pytest.mark.compiles
 
@@ -89,7 +89,9 @@ def test_bad_policies_are_refused(policy: list[list[float]], message: str) -> No
 
 def test_policy_value_refuses_operators_without_a_regularizer() -> None:
     custom = CustomOperator(
-        lambda q: float(np.mean(q)), lambda q: np.full(len(q), 1.0 / len(q)), smooth=0.0
+        lambda q: float(np.mean(q)),
+        lambda q: np.full(len(q), 1.0 / len(q)),
+        smooth=0.0,
     )
     problem = tabular(np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=custom)
     with pytest.raises(InvalidInput, match="built-in"):

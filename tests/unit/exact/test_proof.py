@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from smoothcruiser.exact.chains import Rows
 from smoothcruiser.exact.proof import Arena, is_above, is_below
-from smoothcruiser.exact.qualitative import (
+from smoothcruiser.exact.undiscounted.chains import Rows
+from smoothcruiser.exact.undiscounted.strategy import (
     end_components,
     infinite_states,
     never_ending,

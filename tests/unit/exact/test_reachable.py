@@ -17,8 +17,8 @@ from smoothcruiser.operators import (
     Entropy,
     Max,
 )
+from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import MDP, Game
-from smoothcruiser.problem.tabular import tabular
 
 
 def walk(
@@ -69,7 +69,10 @@ def test_outcomes_are_explored_from_the_initial_state() -> None:
             ):
                 P[i, action, index[z]] += p
                 R[i, action, index[z]] = r
-    players, dead = [1 if s[1] == "a" else 2 for s in index], [s[0] == 4 for s in index]
+    players, dead = (
+        [1 if s[1] == "a" else 2 for s in index],
+        [s[0] == 4 for s in index],
+    )
     same = solve(
         tabular(
             P, R, discount=0.8, operator=Entropy(0.2), players=players, terminal=dead

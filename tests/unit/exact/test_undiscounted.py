@@ -301,7 +301,9 @@ def test_verbs_that_sample_refuse_too(coin: Problem):
         lambda: sc.Agent(coin, "uct").act(0),
         lambda: sc.explain(coin, epsilon=0.1, delta=0.1),
     ):
-        with pytest.raises(InvalidInput, match="needs a horizon or a discount below 1"):
+        with pytest.raises(
+            InvalidInput, match="needs a horizon or a discount below 1"
+        ):
             call()
     assert sc.check(coin).ok
 
@@ -362,5 +364,7 @@ def test_too_many_states_are_refused_without_a_promise():
     )
     with pytest.raises(InvalidInput, match="auto, beyond 20,000 states"):
         sc.plan(endless, epsilon=0.1)
-    with pytest.raises(InvalidInput, match=r"time was up.*give horizon= or a discount"):
+    with pytest.raises(
+        InvalidInput, match=r"time was up.*give horizon= or a discount"
+    ):
         sc.plan(endless, method="exact", seconds=0.05)

@@ -10,7 +10,7 @@ from numba import njit
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.jit.streams import METHODS, stream
+from smoothcruiser.jit.random.streams import METHODS, stream
 
 pytestmark = pytest.mark.compiles
 
@@ -55,7 +55,10 @@ WRONG = [
     ("rng.geometric(0.0)", "rng.geometric(p) needs a probability 0 < p <= 1"),
     ("rng.geometric(1.5)", "rng.geometric(p) needs a probability 0 < p <= 1"),
     ("rng.categorical([1.0, -0.5])", "rng.categorical(weights) needs weights >= 0"),
-    ("rng.categorical([1.0, math.nan])", "rng.categorical(weights) needs weights >= 0"),
+    (
+        "rng.categorical([1.0, math.nan])",
+        "rng.categorical(weights) needs weights >= 0",
+    ),
     (
         "rng.categorical([0.0, 0.0])",
         "rng.categorical(weights) needs weights with a finite sum > 0",
@@ -157,7 +160,9 @@ def test_arguments_of_the_wrong_kind_are_errors(call, said):
 
 
 def problem(step):
-    return sc.MDP(step, num_actions=1, discount=0.0, operator=sc.Max(), initial_state=0)
+    return sc.MDP(
+        step, num_actions=1, discount=0.0, operator=sc.Max(), initial_state=0
+    )
 
 
 def cauchy(state, action, rng):

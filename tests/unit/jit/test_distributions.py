@@ -19,8 +19,8 @@ from numba import njit
 from scipy import stats
 
 import smoothcruiser as sc
-from smoothcruiser.jit import distributions
-from smoothcruiser.jit.streams import METHODS, Stream, stream
+from smoothcruiser.jit.random import distributions
+from smoothcruiser.jit.random.streams import METHODS, Stream, stream
 
 pytestmark = pytest.mark.compiles
 
@@ -99,7 +99,9 @@ def chi_square(numbers, law):
     kept = expected > 1e-6
     assert counts[~kept].sum() == 0
     return (
-        1.0 if kept.sum() == 1 else stats.chisquare(counts[kept], expected[kept]).pvalue
+        1.0
+        if kept.sum() == 1
+        else stats.chisquare(counts[kept], expected[kept]).pvalue
     )
 
 
@@ -176,7 +178,16 @@ def test_counts_beyond_the_reach_of_scipy_are_normal():
 @pytest.mark.parametrize("lam", [10.0, 55.5, 1e4])
 def test_log_probabilities_of_small_counts(lam):
     """What rejection compares with."""
-    for k in {0, 1, 5, 15, 16, int(lam), int(lam + 3 * math.sqrt(lam)), int(1.5 * lam)}:
+    for k in {
+        0,
+        1,
+        5,
+        15,
+        16,
+        int(lam),
+        int(lam + 3 * math.sqrt(lam)),
+        int(1.5 * lam),
+    }:
         ours = distributions._log_poisson(float(k), lam)
         assert ours == pytest.approx(stats.poisson(lam).logpmf(k), rel=1e-10)
     n, p = 4.0 * lam, 0.25
@@ -191,8 +202,12 @@ def test_log_probabilities_of_large_counts():
     """
     log_poisson, log_binomial = distributions._log_poisson, distributions._log_binomial
     assert log_poisson(1e15, 1e15) == pytest.approx(-18.188326730660015, abs=1e-8)
-    assert log_poisson(1e15 + 5e7, 1e15) == pytest.approx(-19.438326734826682, abs=1e-8)
-    assert log_binomial(3e14, 1e15, 0.3) == pytest.approx(-17.408002856527681, abs=1e-8)
+    assert log_poisson(1e15 + 5e7, 1e15) == pytest.approx(
+        -19.438326734826682, abs=1e-8
+    )
+    assert log_binomial(3e14, 1e15, 0.3) == pytest.approx(
+        -17.408002856527681, abs=1e-8
+    )
     assert log_binomial(3e14 + 1e7, 1e15, 0.3) == pytest.approx(
         -17.646098103163691, abs=1e-8
     )
@@ -426,7 +441,9 @@ def die(state, action, rng):
 
 
 def problem(step):
-    return sc.MDP(step, num_actions=1, discount=0.0, operator=sc.Max(), initial_state=0)
+    return sc.MDP(
+        step, num_actions=1, discount=0.0, operator=sc.Max(), initial_state=0
+    )
 
 
 @pytest.mark.parametrize(

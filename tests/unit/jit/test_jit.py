@@ -77,7 +77,7 @@ def test_a_replacement_reaches_inner_calls_and_is_not_confused_with_another():
     """``leaf_total`` calls LEAF: each replacement gets its own machine, and
     neither is cached on disk.
     """
-    from smoothcruiser.jit.streams import stream
+    from smoothcruiser.jit.random.streams import stream
 
     flag = np.zeros(1, np.int64)
     for step, reward in ((seven, 7.0), (eight, 8.0), (seven, 7.0)):
@@ -119,15 +119,16 @@ def test_every_compiled_module_the_kernel_reaches_is_in_its_fingerprint():
     """
     root = Path(jit.__file__).parent.parent
     covered = {
-        Path(f.__code__.co_filename).resolve() for f in jit._reachable(kernel.run_shard)
+        Path(f.__code__.co_filename).resolve()
+        for f in jit._reachable(kernel.run_shard)
     } | {root / name for name in jit._SHARED}
     for name in (
         "engines/compiled/kernel.py",
-        "jit/stream_type.py",
-        "jit/distributions.py",
-        "jit/elements.py",
+        "jit/random/stream_type.py",
+        "jit/random/distributions.py",
+        "jit/random/collection_samplers.py",
         "jit/memory.py",
-        "problem/tabular_kernel.py",
+        "jit/memory.py",
         "operators/dispatch.py",
         "operators/entropy.py",
     ):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.keys import CheckKey, Key
+from smoothcruiser.jit.random import CheckKey, Key
 
 SOURCE = Path(sc.__file__).parent
 SHARDS = {f"engines/{name}.py" for name in ("reference", "python", "batched")} | {

@@ -12,7 +12,7 @@ import pytest
 from llvmlite import binding
 from numba import njit
 
-from smoothcruiser.jit import libm
+from smoothcruiser.jit import by_address as libm
 
 NUMBERS = [0.0, -0.0, 1e-320, 0.3, 1.0, 2.5, 709.7, 710.0, 1e308, math.inf]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from smoothcruiser.jit import disk, private
+from smoothcruiser.jit import disk
+from smoothcruiser.jit import private_folder as private
 
 KEYS = ("first", "second", "third")
 
@@ -155,11 +156,15 @@ def test_a_full_disk_costs_nothing_but_the_entry(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757])
-def test_where_others_can_write_files_lie_in_a_folder_of_ones_own(folder, mode, caplog):
+def test_where_others_can_write_files_lie_in_a_folder_of_ones_own(
+    folder, mode, caplog
+):
     folder.chmod(mode)
     before = sorted(folder.iterdir())
     with caplog.at_level(logging.WARNING):
-        assert ready(folder).load_overload("first", None) is None  # others may write it
+        assert (
+            ready(folder).load_overload("first", None) is None
+        )  # others may write it
         ready(folder).save_overload("second", 2)
         assert ready(folder).load_overload("second", None) == 2
     (own,) = set(folder.iterdir()) - set(before)

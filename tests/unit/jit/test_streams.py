@@ -16,7 +16,7 @@ from numba import njit
 from scipy import stats
 
 from smoothcruiser.jit.interrupts import stoppable_run
-from smoothcruiser.jit.streams import compile_unbroken, from_words, stream
+from smoothcruiser.jit.random.streams import compile_unbroken, from_words, stream
 
 pytestmark = pytest.mark.compiles
 
@@ -229,7 +229,9 @@ def test_streams_of_neighbouring_shards_are_independent():
     """The bits of two neighbouring shards agree half of the time."""
     left = many(stream(0, 0, 0), METHODS["random"], 0, 50_000) < 0.5
     right = many(stream(0, 0, 1), METHODS["random"], 0, 50_000) < 0.5
-    assert stats.binomtest(int(np.sum(left == right)), 50_000, 0.5).pvalue > FALSE_ALARM
+    assert (
+        stats.binomtest(int(np.sum(left == right)), 50_000, 0.5).pvalue > FALSE_ALARM
+    )
 
 
 def test_nothing_breaks_off_what_a_method_compiles():

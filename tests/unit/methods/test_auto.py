@@ -10,8 +10,8 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError, Unpayable
-from smoothcruiser.methods.joint import combine_estimates
 from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
+from smoothcruiser.methods.running import combine_estimates
 from smoothcruiser.query import Query
 
 PROMISE: dict[str, Any] = {"epsilon": "5%", "delta": 0.1}
@@ -363,7 +363,9 @@ def test_a_search_answers_where_rounding_leaves_no_schedule(more: Any) -> None:
 
     problem = mdp(step, reward_range=(1e12, 1e12 + 1.0), initial_state=0.0)
     with pytest.raises(InvalidInput, match=r"too fine for .*\[1000000000000, 100000"):
-        sc.plan(problem, budget=3000, method="smoothcruiser", **({"delta": 0.1} | more))
+        sc.plan(
+            problem, budget=3000, method="smoothcruiser", **({"delta": 0.1} | more)
+        )
     found = sc.plan(problem, budget=3000, **more)
     assert found.method == "certified"
     assert "is too fine" in found.notes[0]

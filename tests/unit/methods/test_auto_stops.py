@@ -13,9 +13,9 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.jit import interrupts
 from smoothcruiser.jit.interrupts import TimeIsUp, count_stop, current_stops
-from smoothcruiser.methods import fitting
-from smoothcruiser.methods.joint import combine_estimates
+from smoothcruiser.methods import schedule_within_limits as fitting
 from smoothcruiser.methods.portfolio import _Judge
+from smoothcruiser.methods.running import combine_estimates
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
 
@@ -46,7 +46,9 @@ def spent(answer: sc.Estimate) -> int:
 
 
 @pytest.mark.parametrize("number", [1, 2, 31, 45, 60])
-@pytest.mark.parametrize("limit", [{"epsilon": "5%"}, {"budget": 5000}, {"seconds": 1}])
+@pytest.mark.parametrize(
+    "limit", [{"epsilon": "5%"}, {"budget": 5000}, {"seconds": 1}]
+)
 def test_ctrl_c_in_the_look_counts_its_calls(number, limit) -> None:
     """Law: what was made is counted, also where nothing came of it."""
     step = Counted(stop=number)
@@ -184,7 +186,7 @@ def test_ctrl_c_before_a_schedule_is_ready_gives_what_is_known(
     def pressed(*given: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("smoothcruiser.engines.stopping.stopping_rule", pressed)
+    monkeypatch.setattr("smoothcruiser.engines.stopping_rule.stopping_rule", pressed)
     behind = property(lambda _: True, lambda *_: None)
     monkeypatch.setattr(_Judge, "behind", behind, raising=False)
     step = Counted()

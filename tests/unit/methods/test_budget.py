@@ -35,7 +35,9 @@ def price(asked: sc.Problem, method: str) -> int:
 
 @pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling"])
 @pytest.mark.parametrize("verb", [sc.explain, sc.plan])
-def test_a_budget_of_the_price_is_enough_and_one_call_less_is_not(verb, method) -> None:
+def test_a_budget_of_the_price_is_enough_and_one_call_less_is_not(
+    verb, method
+) -> None:
     """One call less runs the schedule of a larger epsilon, within the budget."""
     asked = problem()
     budget = price(asked, method)

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import smoothcruiser as sc
-from smoothcruiser.certified import keeping
+from smoothcruiser.certified import sampling_rounds as keeping
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.cli.app import app
 from smoothcruiser.errors import InvalidInput

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines.stopping import stopping_rule
-from smoothcruiser.methods.fitting import OVERFULL, FittedSchedule, fit_schedule
+from smoothcruiser.engines.stopping_rule import stopping_rule
 from smoothcruiser.methods.running import start_run
+from smoothcruiser.methods.schedule_within_limits import (
+    OVERFULL,
+    FittedSchedule,
+    fit_schedule,
+)
 from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query

@@ -10,8 +10,8 @@ import pytest
 
 import smoothcruiser as sc
 import smoothcruiser.exact as solver
-from smoothcruiser.jit.keys import Key
-from smoothcruiser.methods.exact import Exact
+from smoothcruiser.jit.random import Key
+from smoothcruiser.methods.exact_method import Exact
 
 pytestmark = pytest.mark.compiles
 
@@ -312,7 +312,7 @@ def test_a_limit_alone_is_a_search_and_says_so(world):
 
 def test_compiling_takes_no_time_of_the_states(world, monkeypatch):
     """Law: seconds= are for sampling; compiling counts against no limit."""
-    from smoothcruiser.certified.region import Region
+    from smoothcruiser.certified.sweeps.region import Region
 
     warm = Region.warm
 

@@ -268,7 +268,8 @@ def test_a_forecast_shows_itself():
     assert str(forecast) == "twelve calls"
     assert forecast.to_dict()["num_calls"] == 12
     assert (
-        prepare_answer(METHODS["uct"], Query.of(known())).explanation.num_calls == 10**6
+        prepare_answer(METHODS["uct"], Query.of(known())).explanation.num_calls
+        == 10**6
     )
 
 

@@ -18,9 +18,9 @@ print(*(name for name in {others!r} if "smoothcruiser." + name in sys.modules))
 """
 SCHEDULES = ("schedule.schedule", "schedule.compiler.optimizer", "methods.scheduled")
 CHOICE = ("methods.auto", "methods.portfolio", "methods.many")
-TREES = ("tree.searches", "tree.tree", "methods.tree")
-CERTIFIED = ("methods.certified", "certified.search")
-SOLVER = ("exact", "methods.exact")
+TREES = ("tree.search_rules", "tree.tree", "methods.tree_search")
+CERTIFIED = ("methods.certified_search", "certified.search")
+SOLVER = ("exact", "methods.exact_method")
 PROMISE = {"epsilon": 0.5, "delta": 0.1}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.methods.pricing import least_of_search, steps_that_matter
+from smoothcruiser.methods.advice import least_of_search, steps_that_matter
 from smoothcruiser.query import Query
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.limits import make_limits
+from smoothcruiser.certified.query_limits import make_limits
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.query import Query, check_delta
 
@@ -43,14 +43,18 @@ def test_the_words_are_read(words: str) -> None:
     assert (sure.relative, sure.epsilon) == pytest.approx((SHARE, 2.0 * SHARE))
 
 
-@pytest.mark.parametrize("words", ["0% of value", "-2% of value", "x% of value", "2%v"])
+@pytest.mark.parametrize(
+    "words", ["0% of value", "-2% of value", "x% of value", "2%v"]
+)
 def test_words_that_are_no_share_are_refused(words: str) -> None:
     with pytest.raises(InvalidInput, match="epsilon must be"):
         Query.of(problem(), epsilon=words)
 
 
 @pytest.mark.parametrize(("target", "value"), [("value", 1.4), ("q_values", 1.4)])
-def test_certified_search_keeps_a_share_of_the_value(target: Any, value: float) -> None:
+def test_certified_search_keeps_a_share_of_the_value(
+    target: Any, value: float
+) -> None:
     """V = 0.7 / (1 - 0.5): half-widths of at most a tenth of it, and not far less."""
     answer = sc.plan(
         problem(),

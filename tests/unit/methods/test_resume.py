@@ -87,7 +87,7 @@ def test_an_edited_library_is_refused(tmp_path, monkeypatch):
     """One line of ours that changed between two sessions may change bits."""
     path = tmp_path / "runs.db"
     number = stopped(path, "compiled")
-    monkeypatch.setattr("smoothcruiser.store.versions.sources_hash", lambda: "edited")
+    monkeypatch.setattr("smoothcruiser.store.file.sources_hash", lambda: "edited")
     with pytest.raises(sc.InvalidInput, match="smoothcruiser's sources"):
         sc.resume(number, path)
 

@@ -10,7 +10,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.exact.solver import solve_model
-from smoothcruiser.exact.watch import Watch
+from smoothcruiser.exact.solver_clock import Watch
 
 pytestmark = pytest.mark.compiles
 
@@ -177,7 +177,9 @@ def test_a_tree_that_promises_nothing_passes_a_stop_on(monkeypatch):
     def pressed(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("smoothcruiser.methods.tree.TreeSearch.prepare", pressed)
+    monkeypatch.setattr(
+        "smoothcruiser.methods.tree_search.TreeSearch.prepare", pressed
+    )
     with pytest.raises(KeyboardInterrupt):
         sc.plan(coin(10**9), method="uct", budget=100)
 
@@ -195,7 +197,9 @@ def test_calls_that_timed_a_simulator_are_counted_where_a_stop_follows(monkeypat
         made += 1
         return float(rng.random() < 0.5), 0
 
-    monkeypatch.setattr("smoothcruiser.methods.fitting._within", pressed)
+    monkeypatch.setattr(
+        "smoothcruiser.methods.schedule_within_limits._within", pressed
+    )
     about = {"num_actions": 2, "discount": 0.5, "operator": sc.Max()}
     problem = sc.MDP(step, initial_state=0, **about)
     answer = sc.plan(problem, method="smoothcruiser", delta=0.1, seconds=0.2)

@@ -3,7 +3,7 @@
 Broken on purpose: the built-in ``sum`` of Python 3.12 and later, or ``math.fsum``, gives 2.
 """
 
-from smoothcruiser.operators.adding import sum_in_order
+from smoothcruiser.operators.outward import sum_in_order
 
 
 def test_each_number_is_rounded_as_it_is_added():

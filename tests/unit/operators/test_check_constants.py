@@ -129,7 +129,9 @@ for kind in (Entropy, KL, Sparsemax, SquareRoot):
             kind,
             "value at zero",
             offset=lambda s, k, kind=kind, factor=factor: (
-                factor * kind.offset(s, k) if kind is not KL else factor * s.temperature
+                factor * kind.offset(s, k)
+                if kind is not KL
+                else factor * s.temperature
             ),
             # not by way of the offset, as some of them have it
             omega_range=lambda s, k, kind=kind: kind(s.temperature).omega_range(k),

@@ -98,7 +98,11 @@ def test_a_custom_operator_with_gradients_below_one_passes() -> None:
 def test_max_has_a_kink_and_no_smoothness() -> None:
     report = check_operator(Max())
     assert report.failures == ("differentiable", "L-smooth")
-    assert report["differentiable"].q == (0.0, 0.0, 0.0)  # a tie: the first point tried
+    assert report["differentiable"].q == (
+        0.0,
+        0.0,
+        0.0,
+    )  # a tie: the first point tried
     assert check_operator(Max(), 1).ok  # with one action the maximum is linear
 
 

@@ -103,7 +103,9 @@ def test_offset_is_f_of_zero(operator: Operator) -> None:
     for k in (1, 2, 3, 7):
         if isinstance(operator, KL) and operator.prior is not None and k != 3:
             continue
-        assert operator.offset(k) == pytest.approx(operator.value([0.0] * k), abs=1e-14)
+        assert operator.offset(k) == pytest.approx(
+            operator.value([0.0] * k), abs=1e-14
+        )
 
 
 @pytest.mark.parametrize("operator", BUILT_IN, ids=str)

@@ -191,7 +191,9 @@ def test_budgets_are_kept_and_read_as_plan_reads_them():
     agent.act()
     # the look at whether the step writes into its state included
     assert agent.estimate.num_calls == 100
-    assert sc.plan(problem, method="uct", budget=1e2, seed=np.int64(1)).num_calls == 100
+    assert (
+        sc.plan(problem, method="uct", budget=1e2, seed=np.int64(1)).num_calls == 100
+    )
 
 
 def test_an_agent_is_pickled_without_its_tree():

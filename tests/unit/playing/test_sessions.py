@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.playing import clock
+from smoothcruiser.playing import agent as clock
 
 
 def step(state, action, rng):
@@ -54,7 +54,9 @@ def test_time_is_dealt_out_over_the_moves_that_are_left():
     watch.spend(30.0)  # a slow decision: less for the others
     assert watch.share(2, 5) == 6.0
     watch.spend(100.0)
-    assert watch.share(3, 4) == clock.LEAST  # over, and a decision is made all the same
+    assert (
+        watch.share(3, 4) == clock.LEAST
+    )  # over, and a decision is made all the same
     watch.begin()
     assert watch.share(0, None) == 10.0
     assert clock.Clock(WALK, 70.0, 2.5).share(0, None) == 2.5  # seconds= is the most

@@ -16,7 +16,7 @@ import smoothcruiser as sc
 from smoothcruiser.exact import Solution
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.paper import paper_schedule
+from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.schedule.prices import own_calls, root_visits
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -156,7 +156,9 @@ def test_without_matplotlib_the_remedy_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(sc.MissingExtra, match=r"pip install 'smoothcruiser\[report\]'"):
+    with pytest.raises(
+        sc.MissingExtra, match=r"pip install 'smoothcruiser\[report\]'"
+    ):
         an_estimate().plot()
 
 
@@ -179,7 +181,7 @@ def test_many_levels_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = compile_schedule(FACTS, epsilon=0.1, delta=0.1)
     all_bars = [bar.get_width() for bar in schedule.plot().patches]
     assert len(all_bars) > 4
-    monkeypatch.setattr("smoothcruiser.plots.schedule.MOST_ROWS", 4)
+    monkeypatch.setattr("smoothcruiser.plots.schedule_plot.MOST_ROWS", 4)
     ax = schedule.plot()
     *shown, others = [bar.get_width() for bar in ax.patches]
     dearest = sorted(all_bars[1:])[-2:]

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.checks.chances import walk_blocks
+from smoothcruiser.checks.probe import walk_blocks
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
-from smoothcruiser.problem.facts import expected_steps
-from smoothcruiser.problem.fingerprint import fingerprint
-from smoothcruiser.problem.rows import BadRow, read_row
-from smoothcruiser.problem.undiscounted import (
+from smoothcruiser.problem.declaration_checks import (
     has_bounded_total,
     is_undiscounted,
     refuse_undiscounted,
 )
+from smoothcruiser.problem.facts import expected_steps
+from smoothcruiser.problem.fingerprint import fingerprint
+from smoothcruiser.problem.model.known_outcomes import BadRow, read_row
 
 pytestmark = pytest.mark.compiles
 
@@ -81,7 +81,9 @@ def test_the_expected_number_of_steps_is_rounded_up() -> None:
     assert expected_steps(None) == math.inf
     assert expected_steps((3, 1.0)) == 3.0
     assert 12.0 < expected_steps((3, 0.25)) <= 12.0 * (1.0 + 1e-15)
-    assert walker(episodes_end=(3, 0.25)).facts.steps(None) == expected_steps((3, 0.25))
+    assert walker(episodes_end=(3, 0.25)).facts.steps(None) == expected_steps(
+        (3, 0.25)
+    )
     assert walker(episodes_end=(3, 0.25), horizon=40).facts.steps(40) == 40.0
 
 
@@ -182,7 +184,9 @@ def test_numbers_of_numpy_are_plain_numbers() -> None:
 def test_tables_are_compared_with_the_least_probability() -> None:
     """Rounding is forgiven, a rarer outcome is not, nor a change afterwards."""
     assert table([0.1] * 10, min_probability=0.1).min_probability == 0.1
-    with pytest.raises(InvalidInput, match=r"=0\.3 needs .* state 0, action 0 .* 0\.2"):
+    with pytest.raises(
+        InvalidInput, match=r"=0\.3 needs .* state 0, action 0 .* 0\.2"
+    ):
         table([0.8, 0.2], min_probability=0.3)
     with pytest.raises(InvalidInput, match="drop min_probability="):
         replace(table([0.8, 0.2]), min_probability=0.3)
@@ -306,7 +310,9 @@ def test_the_certificate_and_the_fingerprint_tell() -> None:
     declared = walker(discount=0.9, min_probability=0.25, episodes_end=(2000, 0.5))
     words = " ".join(assumptions(declared, ONE_LAW, ""))
     assert "at least 0.25, as declared in min_probability" in words
-    assert "within 2,000 steps with a probability of at least 0.5, as declared" in words
+    assert (
+        "within 2,000 steps with a probability of at least 0.5, as declared" in words
+    )
     digests = {
         fingerprint(p).digest
         for p in (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.problem.discrete_dp import DiscreteDP
+from smoothcruiser.problem.model.array_input import DiscreteDP
 
 pytestmark = pytest.mark.compiles
 
@@ -36,7 +36,9 @@ def random_model(seed, states=7, actions=4):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("form", ["product", "pairs", "sparse pairs", "shuffled pairs"])
+@pytest.mark.parametrize(
+    "form", ["product", "pairs", "sparse pairs", "shuffled pairs"]
+)
 def test_the_solution_is_quantecons(seed, form):
     markov = pytest.importorskip("quantecon.markov")
     sparse = pytest.importorskip("scipy.sparse")

@@ -288,7 +288,9 @@ EDITS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: f"{edit[-3]}->{edit[-2]}"[:50])
+@pytest.mark.parametrize(
+    "edit", EDITS, ids=lambda edit: f"{edit[-3]}->{edit[-2]}"[:50]
+)
 def test_every_edit_changes_the_digest_and_is_named(written, edit):
     *where, old, new, part = edit
     before = written()
@@ -368,7 +370,11 @@ print(fingerprint(PROBLEM).digest)
 
 
 def elsewhere(code, seed="0", cwd=None):
-    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": seed,
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     run = [sys.executable, "-c", code]
     out = subprocess.run(
         run, env=environment, cwd=cwd, capture_output=True, text=True, check=True

@@ -16,8 +16,8 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.problem.fingerprint import fingerprint
-from smoothcruiser.problem.fingerprint.compiled import of_functions
-from smoothcruiser.problem.fingerprint.owners import USER, owner_of_function
+from smoothcruiser.problem.fingerprint.encoding import USER, owner_of_function
+from smoothcruiser.problem.fingerprint.machine_code import of_functions
 
 STEP = "def step(state, action, rng): return PRICE * state, state"
 HELPER = "def paid(x): return PRICE * x"

@@ -16,7 +16,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.problem.fingerprint import fingerprint
-from smoothcruiser.problem.spec import from_spec
+from smoothcruiser.problem.make import from_spec
 from smoothcruiser.problem.zoo import ZOO
 
 pytestmark = pytest.mark.compiles
@@ -48,7 +48,7 @@ def made(text):
 CODE = """
 import json, sys
 from smoothcruiser.problem.fingerprint import fingerprint
-from smoothcruiser.problem.spec import from_spec
+from smoothcruiser.problem.make import from_spec
 specs = json.load(sys.stdin)
 print(json.dumps({text: fingerprint(from_spec(spec)).parts for text, spec in specs.items()}))
 """

@@ -13,7 +13,7 @@ import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.alternatives import payable_temperature
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.paper import paper_schedule
+from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.schedule.relaxation import relax
 
 
@@ -71,7 +71,10 @@ def test_the_box_of_action_values_holds_a_move_into_an_end() -> None:
     assert low == 0.0  # r_lo + gamma * 0, not r_lo + gamma * 0.9
     assert Fraction(high) >= 1 + Fraction(2.1) / 2  # rounded up, by one unit
     assert high == math.nextafter(1.0 + 0.5 * 2.1, 3.0)
-    assert FACTS.value_bounds() == (0.9, 2.1)  # where a step is left they hold as given
+    assert FACTS.value_bounds() == (
+        0.9,
+        2.1,
+    )  # where a step is left they hold as given
 
 
 def test_the_paper_clips_to_that_box() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.problem.fingerprint import fingerprint
-from smoothcruiser.problem.spec import from_spec, is_spec
+from smoothcruiser.problem.make import from_spec, is_spec
 
 pytestmark = pytest.mark.compiles
 

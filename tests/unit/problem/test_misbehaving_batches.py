@@ -76,10 +76,14 @@ def test_a_bad_batch_is_named_by_the_row_at_fault(fault):
 
 
 def test_batched_companions_have_to_return_one_answer_a_row():
-    for name, function in (("legal", lambda s, a: True), ("terminal", lambda s: False)):
+    for name, function in (
+        ("legal", lambda s, a: True),
+        ("terminal", lambda s: False),
+    ):
         problem = sc.MDP(sc.batched(rows), **{name: function}, **COMMON)
         with pytest.raises(
-            sc.InvalidInput, match=r"must answer for every row of a batch.*shape \(1,\)"
+            sc.InvalidInput,
+            match=r"must answer for every row of a batch.*shape \(1,\)",
         ):
             sc.plan(problem, 2, **PROMISE)
 

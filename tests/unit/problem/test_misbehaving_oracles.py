@@ -152,7 +152,8 @@ def test_states_that_cannot_be_hashed_are_refused_by_searches_and_accepted_by_sc
     with pytest.raises(sc.SmoothcruiserError, match=r"hash"):
         sc.plan(problem, method="certified", epsilon=0.1, delta=0.1)
     assert (
-        sc.plan(problem, epsilon="30%", delta=0.1, method="smoothcruiser").num_calls > 0
+        sc.plan(problem, epsilon="30%", delta=0.1, method="smoothcruiser").num_calls
+        > 0
     )
 
 

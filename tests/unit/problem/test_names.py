@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smoothcruiser as sc
-from smoothcruiser.problem.adapter import ADAPTERS
-from smoothcruiser.problem.names import read_parameters, split_name, split_pieces
+from smoothcruiser.problem.adapter_protocol import ADAPTERS
+from smoothcruiser.problem.arguments import read_parameters, split_name, split_pieces
 from smoothcruiser.problem.zoo import ZOO
 
 pytestmark = pytest.mark.compiles

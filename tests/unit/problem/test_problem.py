@@ -138,7 +138,8 @@ def test_facts_say_what_the_problem_says() -> None:
     # nothing is known: the worst case
     assert MDP(step, legal=lambda s, a: True, **GOOD).facts.min_actions == 1
     assert (
-        MDP(step, legal=lambda s, a: True, min_actions=2, **GOOD).facts.min_actions == 2
+        MDP(step, legal=lambda s, a: True, min_actions=2, **GOOD).facts.min_actions
+        == 2
     )
     assert MDP(step, terminal=True, **GOOD).facts.terminals
     assert not MDP(step, terminal=False, **GOOD).facts.terminals
@@ -223,11 +224,13 @@ def test_given_bounds_tighten_and_never_bind_an_empty_horizon() -> None:
 
 
 def test_operators_without_shift_invariance_get_symmetric_bounds() -> None:
-    half = CustomOperator(lambda q: 0.5 * float(max(q)) + 0.25, lambda q: q, smooth=1.0)
-    # (1 + 0.25)/(1 - 0.5)
-    assert facts(operator=half, reward_range=(0.0, 1.0)).value_range() == pytest.approx(
-        (-2.5, 2.5)
+    half = CustomOperator(
+        lambda q: 0.5 * float(max(q)) + 0.25, lambda q: q, smooth=1.0
     )
+    # (1 + 0.25)/(1 - 0.5)
+    assert facts(
+        operator=half, reward_range=(0.0, 1.0)
+    ).value_range() == pytest.approx((-2.5, 2.5))
 
 
 def test_the_distance_from_plain_max() -> None:

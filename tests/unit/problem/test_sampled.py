@@ -13,7 +13,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.sampled import format_action
+from smoothcruiser.problem.action_sampler import format_action
 
 pytestmark = pytest.mark.compiles
 
@@ -50,7 +50,9 @@ def test_the_actions_of_many_states_follow_the_samplers_law():
     (2.23 / sqrt(n)); and neighbours in the list are uncorrelated (4.5 deviations).
     """
     problem, n = world(), 2000
-    pairs = np.array([[problem.sampled_action(s, i) for i in (0, 1)] for s in range(n)])
+    pairs = np.array(
+        [[problem.sampled_action(s, i) for i in (0, 1)] for s in range(n)]
+    )
     u = np.sort((pairs[:, 0] + 1.0) / 2.0)
     grid = np.arange(n)
     distance = max(np.max(np.abs(u - grid / n)), np.max(np.abs(u - (grid + 1) / n)))
@@ -183,7 +185,9 @@ def test_compiled_and_plain_trees_agree_on_sampled_tuples():
     compiled = world(pair_step, pair_sampler, **more)
     trees = [
         sc.Tree(compiled, method=method, seed=1).grow(calls=1500),
-        sc.Tree(compiled, method=method, seed=1, executor="reference").grow(calls=1500),
+        sc.Tree(compiled, method=method, seed=1, executor="reference").grow(
+            calls=1500
+        ),
     ]
     assert [tree._backend.name for tree in trees] == ["compiled", "reference"]
     assert trees[0]._backend.counts == trees[1]._backend.counts

@@ -10,8 +10,8 @@ import json
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.streams import stream
-from smoothcruiser.problem.spec import from_spec, spec_of
+from smoothcruiser.jit.random.streams import stream
+from smoothcruiser.problem.make import from_spec, spec_of
 
 MODEL = sc.tabular(
     [[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [0.5, 0.5]]],

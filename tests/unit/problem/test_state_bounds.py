@@ -71,7 +71,11 @@ def test_what_is_no_pair_of_bounds_is_refused(bounds, gap, said):
         (lambda s: 0.0, lambda s: float("inf"), "finite numbers"),
         (lambda s: 2.5, lambda s: 3.0, "the rewards allow values from 0 to 2;"),
         (lambda s: "a", lambda s: 3.0, r"value_bounds\[0\] must return a number"),
-        (lambda s: 1 / s, lambda s: 3.0, r"value_bounds\[0\] raised ZeroDivisionError"),
+        (
+            lambda s: 1 / s,
+            lambda s: 3.0,
+            r"value_bounds\[0\] raised ZeroDivisionError",
+        ),
     ],
 )
 @pytest.mark.compiles

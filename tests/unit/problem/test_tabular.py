@@ -12,10 +12,10 @@ import pytest
 import scipy.sparse as sp
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators import Entropy, Max
+from smoothcruiser.problem.model.tabular import Tables, fill_alias, tabular
 from smoothcruiser.problem.problem import MDP, Game
-from smoothcruiser.problem.tabular import Tables, fill_alias, tabular
 
 P = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
 R = np.array([[0.0, 1.0], [0.5, 0.2]])
@@ -99,7 +99,10 @@ def test_reward_ranges() -> None:
     assert tabular(P, 3.0 * R - 1.0, **COMMON).reward_range == pytest.approx(
         (-1.0, 2.0)
     )
-    assert tabular(P, R, reward_range=(-1.0, 4.0), **COMMON).reward_range == (-1.0, 4.0)
+    assert tabular(P, R, reward_range=(-1.0, 4.0), **COMMON).reward_range == (
+        -1.0,
+        4.0,
+    )
     illegal = np.array([[0.0, 99.0], [0.5, 0.2]])  # what cannot be paid does not count
     assert tabular(
         P, illegal, legal=[[True, False], [True, True]], **COMMON
@@ -153,7 +156,9 @@ def test_rows_that_cannot_be_used_may_hold_anything() -> None:
     broken, rewards = P.copy(), R.copy()
     broken[1] = 0.0
     rewards[1] = math.nan
-    assert tabular(broken, rewards, terminal=[False, True], **COMMON).tables is not None
+    assert (
+        tabular(broken, rewards, terminal=[False, True], **COMMON).tables is not None
+    )
 
 
 # --- alias sampling -----------------------------------------------------------
@@ -299,4 +304,7 @@ def test_states_that_do_not_exist_are_refused(state: Any) -> None:
 
 
 def test_max_needs_no_temperature() -> None:
-    assert tabular(P, R, discount=0.0, operator=Max()).facts.value_range() == (0.0, 1.0)
+    assert tabular(P, R, discount=0.0, operator=Max()).facts.value_range() == (
+        0.0,
+        1.0,
+    )

@@ -13,7 +13,7 @@ import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.fingerprint import fingerprint
-from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.analysis import ground
 
 pytestmark = pytest.mark.compiles
 

@@ -85,7 +85,9 @@ def called(function):
         lambda s, a: a is not None and a + 1 == 2 and type(a + 0) is int and bool(a),
         lambda s, a: a == np.int64(1) and np.int64(1) == a and np.eye(2)[a][1] == 1.0,
         lambda s, a: range(5)[a] == 1 and "ab"[a] == "b" and [0, 7][a:] == [7],
-        lambda s, a: (1 << a) == 2 and ~a == -2 and a ^ 1 == 0 and divmod(a, 2)[1] == 1,
+        lambda s, a: (
+            (1 << a) == 2 and ~a == -2 and a ^ 1 == 0 and divmod(a, 2)[1] == 1
+        ),
         lambda s, a: (
             f"{a:02d}" == "01" and f"{a}" in ("1", "left") and format(a) == "1"
         ),
@@ -204,6 +206,6 @@ def test_an_answer_has_the_bits_of_plain_actions(monkeypatch):
         return [(x.value, x.interval, x.q_values, x.num_calls) for x in answers()]
 
     with_wary = facts()
-    for module in ("engines.inspection", "tree.plain"):
+    for module in ("engines.inspection", "tree.plain.plain_tree"):
         monkeypatch.setattr(f"smoothcruiser.{module}.is_wary", lambda problem: False)
     assert facts() == with_wary

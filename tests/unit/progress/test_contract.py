@@ -160,7 +160,9 @@ def test_a_solver_reports_its_sweeps_and_may_be_stopped() -> None:
     assert seen[-1].half_width == part.residual_bound
     assert abs(part.values - whole.values).max() <= part.residual_bound + 1e-9
     assert sc.solve(slow, progress=seen.append).sweeps == whole.sweeps
-    with pytest.raises(sc.SmoothcruiserError, match="states had been met, and not all"):
+    with pytest.raises(
+        sc.SmoothcruiserError, match="states had been met, and not all"
+    ):
         sc.solve(simulator(outcomes=listed), progress=lambda news: False)
 
 

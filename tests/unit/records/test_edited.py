@@ -16,8 +16,8 @@ import pytest
 from results import a_comparison, an_estimate
 
 import smoothcruiser as sc
-from smoothcruiser.certified.explain import CertifiedForecast
-from smoothcruiser.certified.table import KeptTable, Row
+from smoothcruiser.certified.price_forecast import CertifiedForecast
+from smoothcruiser.certified.state_table import KeptTable, Row
 from smoothcruiser.checks.probe import Finding
 from smoothcruiser.comparison import Comparison
 from smoothcruiser.exact import Solution

@@ -11,12 +11,12 @@ import pytest
 from results import a_comparison, an_estimate
 
 import smoothcruiser as sc
-from smoothcruiser.certified.table import KeptTable, Row
+from smoothcruiser.certified.state_table import KeptTable, Row
 from smoothcruiser.checks import Check
 from smoothcruiser.checks.probe import Finding
 from smoothcruiser.exact import Solution
-from smoothcruiser.records.frames import Framed
-from smoothcruiser.store.runs import DamagedRun, Runs
+from smoothcruiser.records.data import Framed
+from smoothcruiser.store.record import DamagedRun, Runs
 
 
 def a_solution(**more: Any) -> Solution:

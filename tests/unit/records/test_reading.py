@@ -12,7 +12,7 @@ from results import a_comparison, an_estimate
 
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.records.states import state_data, state_from
+from smoothcruiser.records.state_json import state_data, state_from
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 
 FACTS = Facts(2, 2, 0.5, sc.Entropy(1.0), (0.0, 1.0))

@@ -16,8 +16,8 @@ import jsonschema
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.explain import CertifiedForecast
-from smoothcruiser.certified.table import KeptTable
+from smoothcruiser.certified.price_forecast import CertifiedForecast
+from smoothcruiser.certified.state_table import KeptTable
 from smoothcruiser.checks import Check
 from smoothcruiser.cli import problems
 from smoothcruiser.comparison import Comparison
@@ -27,7 +27,7 @@ from smoothcruiser.methods.portfolio import Decision
 from smoothcruiser.playing.episodes import Summary
 from smoothcruiser.records.data import Data, kinds
 from smoothcruiser.schedule.relaxation import Relaxation
-from smoothcruiser.store.runs import Runs
+from smoothcruiser.store.record import Runs
 
 FOLDER = Path(sc.__file__).parent / "records" / "schema"
 CLASSES: tuple[Any, ...] = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from smoothcruiser.reproduce.relaxing import moving_temperature, printed_scheme, studies
+from smoothcruiser.reproduce.full import moving_temperature, printed_scheme, studies
 
 
 @pytest.mark.compiles

@@ -14,11 +14,13 @@ from click.testing import CliRunner
 import smoothcruiser as sc
 from smoothcruiser.cli.reproduce import QUICK, reproduce, reproduce_into
 from smoothcruiser.errors import MissingExtra
-from smoothcruiser.reproduce import figures, full, published, table1
-from smoothcruiser.reproduce.results import Results, write_csv
+from smoothcruiser.reproduce import figures, full
+from smoothcruiser.reproduce import figures as published
+from smoothcruiser.reproduce import figures as table1
+from smoothcruiser.reproduce.report import Results, write_csv
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.theory import paper
-from smoothcruiser.theory.paper import PaperSetting
+from smoothcruiser.theory import paper_constants as paper
+from smoothcruiser.theory.paper_constants import PaperSetting
 
 # --- figures: an independent second opinion in plain floats -------------------
 
@@ -43,7 +45,9 @@ def plain(temperature):
         if e >= kappa:
             return sparse(e)
         return (
-            1 + simulated(e / root) + beta / e * simulated(math.sqrt(kappa * e / GAMMA))
+            1
+            + simulated(e / root)
+            + beta / e * simulated(math.sqrt(kappa * e / GAMMA))
         )
 
     def lemma(e):
@@ -242,7 +246,9 @@ def test_the_reward_sensitive_cases_are_sensitive():
     for case in full.cases():
         if case.group == "reward-sensitive":
             exact = float(sc.solve(case.problem).values[case.state])
-            assert exact - full._without_rewards(case.problem, case.state) > 0.8 * exact
+            assert (
+                exact - full._without_rewards(case.problem, case.state) > 0.8 * exact
+            )
 
 
 @pytest.mark.compiles

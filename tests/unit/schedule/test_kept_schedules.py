@@ -13,10 +13,10 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser import operators
-from smoothcruiser.schedule import kept
+from smoothcruiser.schedule import schedule_cache as kept
 from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, compile_schedule
-from smoothcruiser.schedule.kept import ScheduleRequest, clear
 from smoothcruiser.schedule.schedule import Schedule
+from smoothcruiser.schedule.schedule_cache import ScheduleRequest, clear
 
 FACTS = sc.make("chain:n=5", discount=0.4, temperature=0.2).facts
 ASKED = ScheduleRequest(
@@ -392,5 +392,5 @@ def test_a_second_process_reads_and_a_command_removes(tmp_path: Path) -> None:
     (first, searched), (second, read) = (printed("-c", program) for _ in range(2))
     assert first == second
     assert (searched, read) == ("1", "0")
-    removed = printed("-m", "smoothcruiser.schedule.kept")
+    removed = printed("-m", "smoothcruiser.schedule.schedule_cache")
     assert removed == ["1 kept schedules were removed."]

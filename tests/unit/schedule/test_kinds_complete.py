@@ -21,12 +21,11 @@ from smoothcruiser.schedule.kinds import (
     kind_named,
     moments_of,
 )
-from smoothcruiser.schedule.paper import CASES
+from smoothcruiser.schedule.paper_schedule import CASES
 from smoothcruiser.schedule.schedule import Level, Root, Schedule
-from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.leaves import constant
-from smoothcruiser.theory.moments import backup
-from smoothcruiser.theory.paper_accuracy import PaperConstants
+from smoothcruiser.theory.analysis import ground
+from smoothcruiser.theory.moments import backup, constant
+from smoothcruiser.theory.paper_ladder import PaperConstants
 
 FACTS = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0), given_gap=0.5)
 

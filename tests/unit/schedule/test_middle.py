@@ -14,9 +14,8 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.kinds import Kind, free_kinds
 from smoothcruiser.schedule.schedule import Level, Root, Schedule
-from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.leaves import middle
-from smoothcruiser.theory.moments import backup
+from smoothcruiser.theory.analysis import ground
+from smoothcruiser.theory.moments import backup, middle
 
 FACTS = Facts(2, 2, 0.5, Max(), (0.0, 1.0), given_gap=0.2)  # V in [0, 2]
 KINDS = frozenset(Kind)
@@ -53,7 +52,9 @@ def test_a_table_may_end_in_it_where_it_is_narrower_than_the_constant():
     assert free_kinds(staged, KINDS, 1) == [Kind.MIDDLE]
 
 
-@pytest.mark.parametrize(("horizon", "game"), [(None, False), (3, False), (None, True)])
+@pytest.mark.parametrize(
+    ("horizon", "game"), [(None, False), (3, False), (None, True)]
+)
 def test_to_know_more_costs_less(horizon, game):
     """Where the middle's range costs more than its bias saves, it is not used."""
     facts = replace(FACTS, horizon=horizon, game=game, operator=Entropy(0.5))

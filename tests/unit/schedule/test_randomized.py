@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.operators import Entropy
@@ -22,8 +22,8 @@ from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.prices import RARELY, most_calls, price
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.schedule.verify.sharp import root_promise
-from smoothcruiser.store.checks import plain, schedule_from
-from smoothcruiser.theory.ground import ground
+from smoothcruiser.store.record_checks import plain, schedule_from
+from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import backup
 
 FACTS = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0))
@@ -148,7 +148,12 @@ def test_it_is_stored_and_printed() -> None:
     schedule = compiled()
     assert schedule_from(plain(schedule), FACTS) == schedule
     text = str(schedule)
-    for words in ("on average", "with a chance below 1e-9", "random rollout", "Catoni"):
+    for words in (
+        "on average",
+        "with a chance below 1e-9",
+        "random rollout",
+        "Catoni",
+    ):
         assert words in " ".join(text.split())
 
 

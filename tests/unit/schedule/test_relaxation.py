@@ -44,7 +44,8 @@ def test_the_step_band_holds_and_is_attained(operator):
     rng = np.random.default_rng(0)
     gaps = [
         operator.value(q) - max(q)
-        for q in rng.normal(size=(300, 3)) * rng.choice([0.1, 1.0, 10.0], size=(300, 1))
+        for q in rng.normal(size=(300, 3))
+        * rng.choice([0.1, 1.0, 10.0], size=(300, 1))
     ]
     assert min(gaps) >= low - 1e-12
     assert max(gaps) <= high + 1e-12

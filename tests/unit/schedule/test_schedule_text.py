@@ -14,8 +14,14 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.schedule.level_moments import level_moments
-from smoothcruiser.schedule.numbers import bounds, compact, count_noun, percent, short
-from smoothcruiser.schedule.paper import paper_schedule
+from smoothcruiser.schedule.number_text import (
+    bounds,
+    compact,
+    count_noun,
+    percent,
+    short,
+)
+from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.schedule.schedule import Kind, own_calls, root_calls
 from smoothcruiser.schedule.text import picture, plan_lines
 from smoothcruiser.schedule.verify.sharp import root_promise
@@ -46,7 +52,13 @@ SCHEDULES = {
     ),
     "paper": lambda: explained("chain:n=5", 0.2, 10.0, epsilon="5%", method="paper"),
     "paper, no promise": lambda: explained(
-        "chain:n=5", 0.2, 0.5, epsilon=0.8, delta=None, delta_prime=0.05, method="paper"
+        "chain:n=5",
+        0.2,
+        0.5,
+        epsilon=0.8,
+        delta=None,
+        delta_prime=0.05,
+        method="paper",
     ),
 }
 

@@ -32,7 +32,10 @@ FACTS = {
     "max": (Facts(3, 3, 0.3, Max(), (0.0, 1.0)), 0.1),
     "sparsemax": (Facts(3, 3, 0.4, Sparsemax(1.0), (0.0, 1.0)), 0.1),
     "game": (Facts(2, 2, 0.5, E1, (0.0, 1.0), game=True), 0.04),
-    "alternating": (Facts(2, 2, 0.5, E1, (0.0, 1.0), game=True, alternating=True), 0.1),
+    "alternating": (
+        Facts(2, 2, 0.5, E1, (0.0, 1.0), game=True, alternating=True),
+        0.1,
+    ),
     "ragged": (Facts(3, 1, 0.5, E1, (-1.0, 1.0), terminals=True), 0.08),
     "horizon": (Facts(2, 2, 1.0, E1, (0.0, 1.0), horizon=4), 0.1),
 }

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from smoothcruiser.theory.betting import (
+from smoothcruiser.theory.bets import (
     SHARES,
     bet_interval,
     bet_level,

@@ -7,8 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from smoothcruiser.theory.catoni import catoni_radius, catoni_rate, catoni_slope, psi
-from smoothcruiser.theory.stopping import best_rate, root_radius, root_samples
+from smoothcruiser.theory.stopping import (
+    best_rate,
+    catoni_radius,
+    catoni_rate,
+    catoni_slope,
+    psi,
+    root_radius,
+    root_samples,
+)
 
 
 def test_psi_is_odd_and_between_the_two_logarithms() -> None:

@@ -15,17 +15,22 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators.square_root import square_root_level
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.reproduce import published
-from smoothcruiser.reproduce.table1 import ENVIRONMENTS, EPSILON, GAMMA, TEMPERATURE
-from smoothcruiser.schedule.paper import paper_schedule
-from smoothcruiser.theory import paper
-from smoothcruiser.theory.paper import PaperSetting
+from smoothcruiser.reproduce import figures as published
+from smoothcruiser.reproduce.figures import (
+    DISCOUNT,
+    ENVIRONMENTS,
+    EPSILON,
+    TEMPERATURE,
+)
+from smoothcruiser.schedule.paper_schedule import paper_schedule
+from smoothcruiser.theory import paper_constants as paper
+from smoothcruiser.theory.paper_constants import PaperSetting
 from smoothcruiser.theory.paper_ladder import (
     child_accuracy,
     ladder,
@@ -183,7 +188,9 @@ def test_4_sample_v_is_a_rollout_within_the_values_own_bounds():
         a * b for a, b in zip(q, p, strict=True)
     ) == pytest.approx(entropy)
 
-    problem = sc.make("garnet:states=5,actions=3,seed=2", discount=0.5, temperature=0.7)
+    problem = sc.make(
+        "garnet:states=5,actions=3,seed=2", discount=0.5, temperature=0.7
+    )
     setting = PaperSetting.of(problem.facts)
     top = paper.value_bound(setting)
     levels = [sc.Level(sc.Kind.CONSTANT)]
@@ -287,7 +294,7 @@ def test_6_the_derivative_in_u_is_negative():
 @pytest.mark.parametrize("environment", ENVIRONMENTS, ids=lambda e: e.name)
 def test_7_the_tables_value_is_almost_pure_entropy(environment):
     problem = environment.problem()
-    entropy = TEMPERATURE * math.log(problem.num_actions) / (1.0 - GAMMA)
+    entropy = TEMPERATURE * math.log(problem.num_actions) / (1.0 - DISCOUNT)
     rewards = float(sc.solve(problem).values[0]) - entropy
     assert 0.0 < rewards < 6e-4
     assert rewards < EPSILON / 500.0  # the check could not see them
@@ -298,8 +305,8 @@ def test_7_the_number_of_simulations_belongs_to_the_papers_c():
         return math.floor(c * c / (2.0 * EPSILON * EPSILON) * math.log(5.0))
 
     M = TEMPERATURE * math.log(4.0)
-    assert simulations(3.0 * (1.0 + M) / (1.0 - GAMMA) ** 2) == 32_723
-    assert simulations((3.0 + 2.0 * M) / (1.0 - GAMMA) ** 2) == 15_538
+    assert simulations(3.0 * (1.0 + M) / (1.0 - DISCOUNT) ** 2) == 32_723
+    assert simulations((3.0 + 2.0 * M) / (1.0 - DISCOUNT) ** 2) == 15_538
 
 
 def test_8_conditioning_on_the_good_event_tilts_the_next_state():
@@ -349,7 +356,8 @@ def test_10_lemma_1_as_printed_is_exceeded():
     assert holds(paper.repaired_lemma_1_log10)
     assert not holds(paper.lemma_1_log10)
     numbers = [
-        f(FIGURE_1, e, 0.1) for f in (paper.lemma_1_log10, paper.repaired_lemma_1_log10)
+        f(FIGURE_1, e, 0.1)
+        for f in (paper.lemma_1_log10, paper.repaired_lemma_1_log10)
     ]
     assert [
         round(x, 2) for x in (paper.sample_v_calls(FIGURE_1, e, 0.1).log10, *numbers)

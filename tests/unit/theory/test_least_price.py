@@ -11,14 +11,14 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import BrokenPromise, Unpayable
-from smoothcruiser.methods.pricing import least_of_search, seconds_of
+from smoothcruiser.methods.advice import least_of_search, seconds_of
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.query import Promise
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.numbers import format_log_count, power_of_ten
+from smoothcruiser.schedule.number_text import format_log_count, power_of_ten
 from smoothcruiser.schedule.reach import OutOfReach, OutOfTime, patience
 from smoothcruiser.schedule.verify import verify
-from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.least_price import least_price
 from smoothcruiser.theory.randomized import Terms, _correction_variance
 
@@ -50,7 +50,9 @@ def facts_of(
     ]
 
 
-def check_grid(operator: sc.Operator, worlds: list[Facts], deltas: list[float]) -> None:
+def check_grid(
+    operator: sc.Operator, worlds: list[Facts], deltas: list[float]
+) -> None:
     targets = ("q_values", "value")
     for facts, share, delta, target in itertools.product(
         worlds, (0.3, 0.1), deltas, targets

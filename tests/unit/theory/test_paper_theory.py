@@ -15,8 +15,8 @@ import pytest
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.theory import paper
-from smoothcruiser.theory.paper import PaperSetting
+from smoothcruiser.theory import paper_constants as paper
+from smoothcruiser.theory.paper_constants import PaperSetting
 from smoothcruiser.theory.paper_ladder import MAX_LEVELS, ladder
 
 HAND = PaperSetting(0.25, 2, 0.125, 1.0)
@@ -105,7 +105,9 @@ def test_theorem_1_by_hand():
     which is how the paper derives it.
     """
     c = paper.theorem_1_constants(HAND, DP)
-    assert c.log10_c1 == pytest.approx(math.log10(72.0 * 913.0 / (0.0625 * 0.31640625)))
+    assert c.log10_c1 == pytest.approx(
+        math.log10(72.0 * 913.0 / (0.0625 * 0.31640625))
+    )
     assert (c.c2, c.c3, c.c4, c.c5) == (
         4.0,
         pytest.approx(1.0 / math.log(4.0)),
@@ -128,7 +130,9 @@ def test_a_wider_reward_range_scales_everything():
 
 def test_setting_of_facts():
     facts = Facts(3, 2, 0.5, Entropy(2.0), (-4.0, 1.0))
-    assert PaperSetting.of(facts) == PaperSetting(0.5, 3, 0.5, 2.0 * math.log(3.0), 4.0)
+    assert PaperSetting.of(facts) == PaperSetting(
+        0.5, 3, 0.5, 2.0 * math.log(3.0), 4.0
+    )
 
 
 def test_the_counts_of_the_issue():
@@ -288,7 +292,8 @@ def test_price_table_of_the_theory_note(key):
     setting, epsilon = PaperSetting.entropy(*key), 0.05 / (1.0 - key[0])
     largest = paper.delta_prime(setting, epsilon, 0.1)
     assert (
-        f"{paper.oracle_calls(setting, epsilon, 0.8 * largest).exact:.1e}" == TABLE[key]
+        f"{paper.oracle_calls(setting, epsilon, 0.8 * largest).exact:.1e}"
+        == TABLE[key]
     )
     assert (
         0.95
@@ -304,7 +309,8 @@ def test_strong_regularization_leaves_one_trajectory():
     nearly = PaperSetting(0.25, 2, 1e-300, 1.0)
     assert paper.sample_v_calls(nearly, e, DP).exact == 1 + height * (1 + 2)
     assert (
-        paper.sample_v_calls(PaperSetting(0.25, 2, 0.0, 1.0), e, DP).exact == 1 + height
+        paper.sample_v_calls(PaperSetting(0.25, 2, 0.0, 1.0), e, DP).exact
+        == 1 + height
     )
 
 
@@ -376,7 +382,9 @@ def test_a_horizon_cuts_the_ladder():
     draws = 2 * paper.num_samples(setting, 0.3, 0.1)
     assert paper.oracle_calls(setting, 0.3, 0.1, horizon=1).exact == draws
     below = 2 * paper.num_samples(setting, 0.3 / math.sqrt(0.5), 0.1)
-    assert paper.oracle_calls(setting, 0.3, 0.1, horizon=2).exact == draws * (1 + below)
+    assert paper.oracle_calls(setting, 0.3, 0.1, horizon=2).exact == draws * (
+        1 + below
+    )
     assert paper.oracle_calls(setting, 0.3, 0.1, horizon=1000) == paper.oracle_calls(
         setting, 0.3, 0.1
     )

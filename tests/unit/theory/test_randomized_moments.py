@@ -11,12 +11,12 @@ import pytest
 
 from smoothcruiser.operators import Entropy, Max, Sparsemax
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.theory.ground import Ground, ground
-from smoothcruiser.theory.leaves import constant
+from smoothcruiser.theory.analysis import Ground, ground
 from smoothcruiser.theory.moments import (
     Backup,
     Moments,
     backup,
+    constant,
     plug_in,
     rollout,
 )
@@ -48,7 +48,9 @@ def children(facts: Facts) -> tuple[Ground, Backup, Backup]:
 
 def same_bias(one: Moments, other: Moments) -> None:
     for name in ("bias_low", "bias_high", "shift"):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-14)
+        np.testing.assert_allclose(
+            getattr(one, name), getattr(other, name), rtol=1e-14
+        )
 
 
 @pytest.mark.parametrize("name", FACTS)

@@ -13,9 +13,8 @@ from scipy.stats import binom
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import CustomOperator, Entropy, Max
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.leaves import constant
-from smoothcruiser.theory.moments import backup, blind, plug_in, rollout
+from smoothcruiser.theory.analysis import ground
+from smoothcruiser.theory.moments import backup, blind, constant, plug_in, rollout
 from smoothcruiser.theory.noise import (
     OperatorRule,
     bregman_cap,

@@ -96,7 +96,9 @@ def test_a_batch_of_one_is_no_batch():
     for loss in (0.0, 5.0):
         trees = [
             Tree(
-                GAME, method=sc.UCT(value=form, leaf_batch=1, virtual_loss=loss), seed=2
+                GAME,
+                method=sc.UCT(value=form, leaf_batch=1, virtual_loss=loss),
+                seed=2,
             )
             for form in (table, value, sc.batched(lambda s: table[s]))
         ]

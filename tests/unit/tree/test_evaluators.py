@@ -176,7 +176,9 @@ def test_leaf_batches_ask_for_many_at_once():
 
 def test_a_warm_start_orders_what_is_untried():
     firsts = {s: [0.1, 0.9, 0.5] for s in range(12)}
-    tree = Tree(MAZE, method=sc.UCT(initial_q=firsts.get), seed=1, executor="reference")
+    tree = Tree(
+        MAZE, method=sc.UCT(initial_q=firsts.get), seed=1, executor="reference"
+    )
     assert tree.q_values() == [0.1, 0.9, 0.5]
     order = []
     for _ in range(3):

@@ -8,7 +8,8 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.display.following import Follower
 from smoothcruiser.progress import Progress
-from smoothcruiser.tree import folding, view
+from smoothcruiser.tree import view
+from smoothcruiser.tree import view as folding
 
 
 def step(state, action, rng):

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.keys import Key
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random import Key
+from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.tree.forest import divide_total
 from smoothcruiser.tree.tree import Tree
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.tree.asking_kernel import GumbelRoot
-from smoothcruiser.tree.prior_kernel import (
+from smoothcruiser.tree.kernels.evaluator_kernel import GumbelRoot
+from smoothcruiser.tree.kernels.rules_kernel import (
     LEAST_LOGIT,
     best_untried,
     considered_visits,

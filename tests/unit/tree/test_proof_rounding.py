@@ -8,7 +8,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import OracleError
-from smoothcruiser.tree.setting import setting_of
+from smoothcruiser.tree.search_setting import setting_of
 from smoothcruiser.tree.tree import Tree
 
 SCALES = (0.1, 1e99, 1e16, 5e-324, 1e-310)

@@ -14,8 +14,8 @@ from test_tree_agreement import same
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.tree.kernels.rules_kernel import bound_node
 from smoothcruiser.tree.pruning import ANY_TIME, KnownBounds, bounds_of, row_of
-from smoothcruiser.tree.pruning_kernel import bound_node
 from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles

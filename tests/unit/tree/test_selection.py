@@ -9,9 +9,9 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.tree import selection
-from smoothcruiser.tree.searches import TREE_SEARCHES, tree_search
+from smoothcruiser.tree.search_rules import TREE_SEARCHES, tree_search
 
 
 def rule(method, operator=None):
@@ -112,7 +112,9 @@ def test_tents_ends_on_ties():
 
 
 def test_rents_leans_on_its_prior():
-    p = policy(sc.RENTS(temperature=1.0, exploration=0.0), [0.0, 0.0], 10, w=[0.9, 0.1])
+    p = policy(
+        sc.RENTS(temperature=1.0, exploration=0.0), [0.0, 0.0], 10, w=[0.9, 0.1]
+    )
     assert p == pytest.approx([0.9, 0.1])
 
 

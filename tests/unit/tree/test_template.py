@@ -8,11 +8,11 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.paper import paper_schedule
+from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.tree.sample_v import SampleV
 from smoothcruiser.tree.template import Selection, generic_search, search
 

@@ -176,7 +176,9 @@ def test_illegal_actions_have_no_value():
 
 def test_certify_bounds_from_below():
     exact = sc.solve(GARNET).values[0]
-    estimate = sc.plan(GARNET, method="ments", budget=200_000, certify=True, delta=0.01)
+    estimate = sc.plan(
+        GARNET, method="ments", budget=200_000, certify=True, delta=0.01
+    )
     assert estimate.certificate.kind == "policy"
     assert estimate.interval[0] <= exact <= estimate.interval[1]
     assert estimate.interval[0] > exact - 1.0

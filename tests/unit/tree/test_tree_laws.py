@@ -49,7 +49,9 @@ def test_chance_nodes_are_weighed_by_their_frequency():
         "garnet:states=4,actions=2,branching=2,seed=3", discount=0.3, temperature=0.5
     )
     tree = grown(problem, sc.MENTS(depth=6), 60_000)
-    assert tree.estimate().value == pytest.approx(sc.solve(problem).values[0], abs=0.01)
+    assert tree.estimate().value == pytest.approx(
+        sc.solve(problem).values[0], abs=0.01
+    )
 
 
 def test_games_mirror():

@@ -7,11 +7,11 @@ import pytest
 from numba import njit
 
 import smoothcruiser as sc
-from smoothcruiser.engines.compiled import handover
+from smoothcruiser.engines.compiled import tiers as handover
 from smoothcruiser.evaluation import rollouts
-from smoothcruiser.tree import compiled
-from smoothcruiser.tree.compiled import Machine
-from smoothcruiser.tree.rows import RowMachine
+from smoothcruiser.tree.kernels import compiled_tree as compiled
+from smoothcruiser.tree.kernels.compiled_tree import Machine
+from smoothcruiser.tree.kernels.shared_machine import RowMachine
 
 pytestmark = pytest.mark.compiles
 

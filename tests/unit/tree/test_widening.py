@@ -105,14 +105,18 @@ def test_what_is_taken_again_is_worth_what_it_was():
     """Two samples with rewards 0.5 (the root's) and the values of z_1, z_2 by hand: with
     samples=1 the root is worth 0.5 + (z + z'/2)/2, and z stays the first sample.
     """
-    tree = Tree(world(), method=sc.BTS(samples=1, depth=3), seed=4).grow(simulations=50)
+    tree = Tree(world(), method=sc.BTS(samples=1, depth=3), seed=4).grow(
+        simulations=50
+    )
     ((_, child),) = tree.children(0)
     ((_, grandchild),) = tree.children(child)
     z, after = tree.node(child).state, tree.node(grandchild).state
     by_hand = 0.5 + 0.5 * (z + 0.5 * (after + 0.5 * tree.setting.tail))
     # the first simulations ended in rollouts, whose states are others: they fade out of
     # neither mean, so the laws hold for the value of the grandchild exactly
-    assert tree.node(grandchild).value == pytest.approx(after + 0.5 * tree.setting.tail)
+    assert tree.node(grandchild).value == pytest.approx(
+        after + 0.5 * tree.setting.tail
+    )
     assert tree.estimate().value == pytest.approx(by_hand, abs=0.02)
 
 

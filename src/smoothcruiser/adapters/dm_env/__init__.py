@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.problem.adapter import register
-from smoothcruiser.problem.late import LIVE_OPTIONS, LateAdapter, late_problem
+from smoothcruiser.problem.adapter_protocol import (
+    LIVE_OPTIONS,
+    LateAdapter,
+    late_problem,
+    register,
+)
 
 if TYPE_CHECKING:
-    from smoothcruiser.adapters.dm_env.access import problem
+    from smoothcruiser.adapters.dm_env.timesteps import problem
 
 __all__ = ["problem"]
 
@@ -25,6 +29,7 @@ __all__ = ["problem"]
 class DmEnvAdapter(LateAdapter):
     """Environments by their classes, and running ones."""
 
+    module = "timesteps"
     name = "dm_env"
     summary = "an environment of the interface dm_env"
     example = "my_module:MyEnv"

@@ -24,12 +24,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import MissingExtra
-from smoothcruiser.problem.adapter import register
-from smoothcruiser.problem.late import LIVE_OPTIONS, LateAdapter, late_problem
+from smoothcruiser.problem.adapter_protocol import (
+    LIVE_OPTIONS,
+    LateAdapter,
+    late_problem,
+    register,
+)
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
-    from smoothcruiser.adapters.gymnasium.access import problem
+    from smoothcruiser.adapters.gymnasium.environments import problem
 
 __all__ = ["problem"]
 
@@ -48,7 +52,7 @@ class GymnasiumAdapter(LateAdapter):
         self, text: str, parameters: dict[str, Any], **build_options: Any
     ) -> Problem:
         """The problem of ``gym:text``; a missing package is named with its extra."""
-        from smoothcruiser.adapters.gymnasium.families import (
+        from smoothcruiser.adapters.gymnasium.tables import (
             find_family,
             missing_package,
         )

@@ -36,7 +36,7 @@ import numpy as np
 from gymnasium import wrappers
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.generator import legacy
+from smoothcruiser.jit.random.generator import legacy
 from smoothcruiser.problem.arguments import shorten_value
 
 # Gymnasium's own wrappers that change neither step nor reward; a time limit is not
@@ -129,7 +129,9 @@ def _strip_inner_watchers(env_copy: Any) -> Any:
 def title(env: Any) -> str:
     """The name of an environment in sentences: its class, or that inside a view."""
     inner_env = env.unwrapped
-    return type(inner_env.inside if isinstance(inner_env, View) else inner_env).__name__
+    return type(
+        inner_env.inside if isinstance(inner_env, View) else inner_env
+    ).__name__
 
 
 def reward_number(env: Any, reward: Any) -> float:
@@ -419,7 +421,8 @@ def remembering_copy(env: Any, memo: dict[int, Any]) -> Any:
 def _is_closure(candidate: Any) -> bool:
     """Whether this is a function that holds more than numbers and texts."""
     return isinstance(candidate, types.FunctionType) and any(
-        not isinstance(cell_value, (*PLAIN, *OPAQUE)) for cell_value in cells(candidate)
+        not isinstance(cell_value, (*PLAIN, *OPAQUE))
+        for cell_value in cells(candidate)
     )
 
 
@@ -457,7 +460,9 @@ def _refuse_closures(env: Any, components: list[tuple[Path, Any]]) -> None:
         id(attribute) for layer in layers(env) for attribute in vars(layer).values()
     }
     component_ids = {
-        id(component) for _, component in components if not isinstance(component, PLAIN)
+        id(component)
+        for _, component in components
+        if not isinstance(component, PLAIN)
     }
     for path, component in components:
         if id(component) in attribute_ids or not _is_closure(component):

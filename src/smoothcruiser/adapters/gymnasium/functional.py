@@ -29,7 +29,7 @@ import numpy as np
 from gymnasium.experimental.functional import FuncEnv
 
 from smoothcruiser.errors import InvalidInput, MissingExtra, describe_error
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import MDP, Problem
 
@@ -168,7 +168,9 @@ def functional_problem(
             FunctionalStep(env, _stack_actions(actions), takes_rng), reward
         )
     else:
-        oracle = FunctionalOracle(FunctionalStep(env, list(actions), takes_rng), reward)
+        oracle = FunctionalOracle(
+            FunctionalStep(env, list(actions), takes_rng), reward
+        )
     try:
         rng = stream(seed)
         first_state = oracle.reset(rng)

@@ -38,9 +38,9 @@ from smoothcruiser.adapters.gymnasium.copies import (
     strip_watchers,
     title,
 )
-from smoothcruiser.adapters.gymnasium.observations import compute_observation
+from smoothcruiser.adapters.gymnasium.tables import compute_observation
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.generator import legacy, stream_generator
+from smoothcruiser.jit.random.generator import legacy, stream_generator
 from smoothcruiser.problem.states import is_fixed
 
 Reward = Callable[[float], float]
@@ -86,7 +86,14 @@ class EnvOracle:
     def __fingerprint__(self) -> Any:
         """Everything that steps depend on beside the state; the copy holds both."""
         fixed_fields = layer_fields(self.env, self.harmless)
-        return type(self), self.kinds, self.actions, self.reward, self.key, fixed_fields
+        return (
+            type(self),
+            self.kinds,
+            self.actions,
+            self.reward,
+            self.key,
+            fixed_fields,
+        )
 
     @property
     def inner(self) -> Any:
@@ -126,7 +133,9 @@ class EnvOracle:
         """
         twin.reset()
         return (
-            private_copy(twin, self.generator) if self.strange_generator(twin) else twin
+            private_copy(twin, self.generator)
+            if self.strange_generator(twin)
+            else twin
         )
 
     def strange_generator(self, twin: Any) -> Path | None:
@@ -262,7 +271,9 @@ class StateOracle(SetOracle):
         self.attribute = "s" if getattr(self.inner, "s", None) is not None else "state"
         is_gymnasium_own = type(self.inner).__module__.startswith("gymnasium.envs.")
         self.harmless = (
-            (self.attribute, *PICTURE_FIELDS) if is_gymnasium_own else (self.attribute,)
+            (self.attribute, *PICTURE_FIELDS)
+            if is_gymnasium_own
+            else (self.attribute,)
         )
         self.example = getattr(self.inner, self.attribute, None)
         if not is_fixed(self.state_of(self.inner)) or self.example is None:

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.adapters.gymnax.known import refuse
-from smoothcruiser.problem.adapter import register
-from smoothcruiser.problem.late import LateAdapter, late_problem
+from smoothcruiser.adapters.gymnax.task_ranges import refuse
+from smoothcruiser.problem.adapter_protocol import LateAdapter, late_problem, register
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
-    from smoothcruiser.adapters.gymnax.access import problem
+    from smoothcruiser.adapters.gymnax.tasks import problem
 
 __all__ = ["problem"]
 
@@ -26,6 +25,7 @@ __all__ = ["problem"]
 class GymnaxAdapter(LateAdapter):
     """Environments by their registered names."""
 
+    module = "tasks"
     name = "gymnax"
     summary = "an environment of gymnax, in JAX"
     example = "CartPole-v1"

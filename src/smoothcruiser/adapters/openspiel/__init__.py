@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smoothcruiser.problem.adapter import register
-from smoothcruiser.problem.late import LateAdapter, late_problem
+from smoothcruiser.problem.adapter_protocol import LateAdapter, late_problem, register
 
 if TYPE_CHECKING:
     from smoothcruiser.adapters.openspiel.games import problem

@@ -37,7 +37,7 @@ from typing import Any, Unpack
 
 from smoothcruiser.adapters.openspiel.keys import Merge, choose_key
 from smoothcruiser.errors import InvalidInput, MissingExtra, OracleError
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.declarations import (
@@ -314,7 +314,10 @@ def problem(
         largest_offset = weight_sum * max(
             abs(operator.offset(k)) for k in (1, int(game.num_distinct_actions()))
         )
-        value_bounds = (lowest_reward - largest_offset, highest_reward + largest_offset)
+        value_bounds = (
+            lowest_reward - largest_offset,
+            highest_reward + largest_offset,
+        )
     is_deterministic = (
         game_type.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC
     )

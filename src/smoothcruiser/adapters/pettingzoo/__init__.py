@@ -15,11 +15,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.problem.adapter import register
-from smoothcruiser.problem.late import LIVE_OPTIONS, LateAdapter, late_problem
+from smoothcruiser.problem.adapter_protocol import (
+    LIVE_OPTIONS,
+    LateAdapter,
+    late_problem,
+    register,
+)
 
 if TYPE_CHECKING:
-    from smoothcruiser.adapters.pettingzoo.access import problem
+    from smoothcruiser.adapters.pettingzoo.agent_cycles import problem
 
 __all__ = ["problem"]
 
@@ -27,6 +31,7 @@ __all__ = ["problem"]
 class PettingZooAdapter(LateAdapter):
     """Games by their names, and running ones."""
 
+    module = "agent_cycles"
     name = "pettingzoo"
     summary = "a two-player game of PettingZoo"
     example = "connect_four_v3"

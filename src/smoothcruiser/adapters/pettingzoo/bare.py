@@ -56,4 +56,6 @@ def has_begun(game: Any) -> bool:
     """Whether a game was reset: then it is in a position."""
     mover = getattr(game, "agent_selection", None)
     reward_sums = getattr(game, "_cumulative_rewards", None)  # made by reset
-    return mover is not None and bool(reward_sums) and bool(getattr(game, "agents", ()))
+    return (
+        mover is not None and bool(reward_sums) and bool(getattr(game, "agents", ()))
+    )

@@ -15,11 +15,18 @@ from the planner's stream, and has to continue as one that was never copied.
 A caller may change a mask, and reading may change it too: it is read once for each
 position, and the trial compares the contents of a game before and after a second
 reading. Out of scope: which games are accepted (``access``).
+
+Known facts of PettingZoo's own games, read in their source, PettingZoo 1.27.
+
+PettingZoo does not say whether a game hides anything, whether chance plays, how much it
+pays and how long it lasts. This file says so for the games of ``pettingzoo.classic``;
+for other games the user declares it. Out of scope: third parties' games.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,9 +45,8 @@ from smoothcruiser.adapters.gymnasium.copies import (
 from smoothcruiser.adapters.gymnasium.oracles import Snapshot, SnapshotOracle
 from smoothcruiser.adapters.gymnasium.whole import ASSUMPTION, whole
 from smoothcruiser.adapters.pettingzoo.bare import has_begun, strip_wrappers, title_of
-from smoothcruiser.adapters.pettingzoo.known import look_up_game
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.random.streams import stream
 
 # of two rewards that add up to nothing, and of sums of rewards
 ROUNDING = 1e-9
@@ -134,7 +140,8 @@ class TurnsView(View):
         """(terminated, truncated): whether the game is over, and in which way."""
         game = self.inside
         terminations = [
-            bool(game.terminations.get(player_name, True)) for player_name in self.names
+            bool(game.terminations.get(player_name, True))
+            for player_name in self.names
         ]
         truncations = [
             bool(game.truncations.get(player_name, True)) for player_name in self.names
@@ -222,7 +229,9 @@ class GamePosition(Snapshot):
         self.mover = 1 if self.over else env.mover
         self.legal = env.legal()
         inner_key = key_of(env)  # after the observation, which may have filled a cache
-        super().__init__(env, None if inner_key is None else (*self.profile, inner_key))
+        super().__init__(
+            env, None if inner_key is None else (*self.profile, inner_key)
+        )
 
     @property
     def profile(self) -> tuple[Any, ...]:
@@ -329,7 +338,9 @@ class TurnsOracle(SnapshotOracle):
                 f"Looking at {env.title} changes {format_path(changed_path)}; let "
                 "observe leave the game as it is."
             )
-        if first_view and not np.array_equal(first_view["legal"], second_view["legal"]):
+        if first_view and not np.array_equal(
+            first_view["legal"], second_view["legal"]
+        ):
             raise InvalidInput(
                 f"The action_mask of {env.title} changes from one look to the next; "
                 "let it depend on the position alone."
@@ -363,7 +374,9 @@ class TurnsOracle(SnapshotOracle):
         """The position of the user's game, which is left as it is."""
         game_view = self.as_environment(env)
         if not has_begun(game_view.inside):
-            raise InvalidInput(f"{game_view.title} was not reset; reset it, then plan.")
+            raise InvalidInput(
+                f"{game_view.title} was not reset; reset it, then plan."
+            )
         action_counts = [
             int(game_view.inside.action_space(player_name).n)
             for player_name in game_view.names
@@ -438,3 +451,97 @@ def terminal(state: GamePosition) -> bool:
 def player(state: GamePosition) -> int:
     """1 for the first of ``possible_agents``, 2 for the second."""
     return state.mover
+
+
+# of every game below: 1 and -1 for a win, 0 and 0 for a draw
+REWARD_RANGE = (-1.0, 1.0)
+# attributes that a constructor sets and nothing changes; copies of a copy share them
+FIXED_FIELDS = (
+    "action_spaces",
+    "observation_spaces",
+    "possible_agents",
+    "_ezpickle_args",
+    "_ezpickle_kwargs",
+)
+
+
+@dataclass(frozen=True)
+class KnownGame:
+    """A game of perfect information without chance that pays at its end."""
+
+    longest: int | None = None  # moves; None where the rules do not bound them
+    label: Callable[[Any, int], str] | None = None
+    fixed: tuple[str, ...] = FIXED_FIELDS
+    guard: Callable[[Any], None] | None = None  # before every step
+
+
+def _column(game: Any, action: int) -> str:
+    return f"column {action}"
+
+
+def _square(game: Any, action: int) -> str:
+    return f"row {action % 3}, column {action // 3}"
+
+
+def _chess_move(game: Any, action: int) -> str:
+    from pettingzoo.classic.chess import chess_utils
+
+    mover_index = game.agents.index(game.agent_selection)
+    return str(chess_utils.action_to_move(game.board, action, mover_index).uci())
+
+
+def _go_point(game: Any, action: int) -> str:
+    board_size = game._N
+    if action == board_size * board_size:
+        return "pass"
+    return f"row {action // board_size}, column {action % board_size}"
+
+
+def _one_go_board(game: Any) -> None:
+    """PettingZoo keeps the size of the board in variables of a module."""
+    from pettingzoo.classic.go import go_base
+
+    if go_base.N != game._N:
+        raise OracleError(
+            f"PettingZoo keeps the size of all Go boards in one place, and it is now "
+            f"{go_base.N} in place of {game._N}; play boards of different sizes in "
+            "separate processes."
+        )
+
+
+KNOWN: dict[str, KnownGame] = {
+    "tictactoe": KnownGame(
+        longest=9, label=_square, fixed=(*FIXED_FIELDS, "board.winning_combinations")
+    ),
+    "connect_four": KnownGame(longest=42, label=_column),
+    "chess": KnownGame(label=_chess_move),
+    "go": KnownGame(label=_go_point, guard=_one_go_board),
+}
+HIDDEN = frozenset(
+    (
+        *("bridge", "dou_dizhu", "gin_rummy", "hanabi", "leduc_holdem", "mahjong"),
+        *("texas_holdem", "texas_holdem_no_limit", "uno"),
+    )
+)
+AT_ONCE = frozenset(("rps", "rpsls"))
+# families in which all players move at the same time
+FAMILIES_AT_ONCE = ("atari", "butterfly", "mpe", "sisl")
+
+
+def strip_version(name: str) -> str:
+    """A game's name without its version: ``connect_four_v3`` is ``connect_four``."""
+    return re.sub(r"_v\d+$", "", name)
+
+
+def look_up_game(game: Any) -> KnownGame | None:
+    """The known facts of a game, by the module of its class; None for other games."""
+    module_path = type(game).__module__.split(".")
+    if module_path[:2] != ["pettingzoo", "classic"] or len(module_path) < 3:
+        return None
+    return KNOWN.get(module_path[2])
+
+
+def hides_information(game: Any) -> bool:
+    """Whether a game is known to hide something from its players."""
+    module_path = type(game).__module__.split(".")
+    return module_path[:2] == ["pettingzoo", "classic"] and module_path[-1] in HIDDEN

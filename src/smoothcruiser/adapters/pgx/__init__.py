@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.adapters.pgx.known import refuse
-from smoothcruiser.problem.adapter import register
-from smoothcruiser.problem.late import LateAdapter, late_problem
+from smoothcruiser.adapters.pgx.known_games import refuse
+from smoothcruiser.problem.adapter_protocol import LateAdapter, late_problem, register
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
-    from smoothcruiser.adapters.pgx.games import problem
+    from smoothcruiser.adapters.pgx.boards import problem
 
 __all__ = ["problem"]
 
@@ -31,7 +30,7 @@ class PgxAdapter(LateAdapter):
     example = "tic_tac_toe"
     needs = "smoothcruiser[pgx]"
     modules = ("pgx",)
-    module = "games"
+    module = "boards"
 
     def build(
         self, text: str, parameters: dict[str, Any], **build_options: Any

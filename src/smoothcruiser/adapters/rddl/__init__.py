@@ -24,11 +24,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smoothcruiser.problem.adapter import register
-from smoothcruiser.problem.late import LateAdapter, late_problem
+from smoothcruiser.problem.adapter_protocol import LateAdapter, late_problem, register
 
 if TYPE_CHECKING:
-    from smoothcruiser.adapters.rddl.access import problem
+    from smoothcruiser.adapters.rddl.domains import problem
 
 __all__ = ["problem"]
 
@@ -36,6 +35,7 @@ __all__ = ["problem"]
 class RDDLAdapter(LateAdapter):
     """Instances of RDDL domains by their names, or by their files."""
 
+    module = "domains"
     name = "rddl"
     summary = "an instance of an RDDL domain"
     example = "SysAdmin_MDP_ippc2011,1"

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from smoothcruiser.adapters.rddl.expressions import (
+    NAMES,
+    OPERATIONS,
     ApplyNode,
     ChoiceNode,
     ConstantNode,
@@ -37,7 +39,6 @@ from smoothcruiser.adapters.rddl.expressions import (
 )
 from smoothcruiser.adapters.rddl.fluents import State
 from smoothcruiser.adapters.rddl.grounding import GroundInstance
-from smoothcruiser.adapters.rddl.operations import NAMES, OPERATIONS
 
 # of the sum of Discrete's probabilities from 1: as np.allclose allows in pyRDDLGym
 SUM_TOLERANCE = 1e-5
@@ -153,7 +154,9 @@ def functions(ground: GroundInstance) -> Functions:
         )
 
     state_lines = _unpacking_lines("s", num_states, "state")
-    action_lines = state_lines + _unpacking_lines("a", num_given - num_states, "action")
+    action_lines = state_lines + _unpacking_lines(
+        "a", num_given - num_states, "action"
+    )
     assignment_lines = [
         f"v{a.place} = " + convert_source(source(a.node, name), a.kind, a.node.kind)
         for a in ground.assignments

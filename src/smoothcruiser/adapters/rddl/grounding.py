@@ -22,6 +22,7 @@ from typing import Any
 from smoothcruiser.adapters.rddl.expressions import (
     FALSE,
     KINDS,
+    OPERATIONS,
     TRUE,
     ConstantNode,
     FlipNode,
@@ -35,7 +36,6 @@ from smoothcruiser.adapters.rddl.expressions import (
     places,
 )
 from smoothcruiser.adapters.rddl.fluents import Fluent
-from smoothcruiser.adapters.rddl.operations import OPERATIONS
 
 Bindings = dict[str, str]  # the object that each variable stands for
 
@@ -310,7 +310,9 @@ class Grounder:
             constant_value = self.simulator.init_values[fluent_name]
             if objects:
                 constant_value = constant_value[
-                    tuple(model.object_to_index[object_name] for object_name in objects)
+                    tuple(
+                        model.object_to_index[object_name] for object_name in objects
+                    )
                 ]
             return _number(constant_value)
         slot = self.slots.get((fluent_name, objects))

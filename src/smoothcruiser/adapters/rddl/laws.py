@@ -16,31 +16,55 @@ The number of outcomes doubles with each Bernoulli fluent. A step with more than
 ``most`` of them is not listed (None), and then sampled by its callers.
 
 Rounding: a probability is a product of one factor for each random fluent, each within a
-few units in the last place; they sum to 1 within the tolerance of ``problem.rows``.
+few units in the last place; they sum to 1 within the tolerance of ``problem.model.known_outcomes``.
+
+Where the rewards of an instance lie: interval analysis.
+
+Each expression gets an interval that holds its value for every value of the slots in
+*their* intervals (``operations`` says how, rounding included). The fluents of the state
+come first:
+
+  bool, objects   all their values: no state is assumed to be unreachable
+  int, real       the least interval that holds the initial value and is mapped into
+                  itself by a step, for every action. It is found by iteration; an end
+                  that still moves after ``STEPS`` steps is put at infinity, so that the
+                  iteration stops, and its result is checked to be closed.
+
+The range of rewards is the hull over all actions of the interval of the reward, with
+the action's fluents as constants and those of the next state as the step bounds them.
+It holds for every state with fluents in their intervals, reachable or not.
+
+pyRDDLGym has an interval analysis (``pyRDDLGym.core.intervals``). It is not used: by
+default it keeps actions at their defaults, its bounds are those of the last epoch alone
+unless ``per_epoch`` is given, it does not know nested fluents, and it says nothing of
+rounding (docs/worlds/rddl.md).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from smoothcruiser.adapters.rddl.code import checked_chance, checked_weights, value
 from smoothcruiser.adapters.rddl.expressions import (
+    OPERATIONS,
     ApplyNode,
     ChoiceNode,
+    ConstantNode,
     FlipNode,
+    Interval,
     Node,
     PickNode,
+    SlotNode,
     Value,
     is_random,
     places,
 )
-from smoothcruiser.adapters.rddl.fluents import State
+from smoothcruiser.adapters.rddl.fluents import Fluent, State
 from smoothcruiser.adapters.rddl.grounding import GroundInstance
-from smoothcruiser.adapters.rddl.operations import OPERATIONS
 
 Law = list[tuple[float, Value]]
 LawFunction = Callable[[Sequence[Any]], Law]  # of the vector of slots
@@ -136,7 +160,9 @@ class StepLaw:
 
     def __init__(self, ground: GroundInstance, most: int) -> None:
         self.ground, self.most = ground, most
-        unsure_slots: set[int] = set()  # slots with values that differ between outcomes
+        unsure_slots: set[int] = (
+            set()
+        )  # slots with values that differ between outcomes
         self.parts: list[SlotLaw] = []
         for assignment in ground.assignments:
             is_early = unsure_slots.isdisjoint(places(assignment.node))
@@ -212,7 +238,10 @@ class StepLaw:
             worlds = next_worlds
         next_places = self.ground.after
         joint_outcomes = join_equal(
-            (p * q, (float(reward), tuple(v[slot_index] for slot_index in next_places)))
+            (
+                p * q,
+                (float(reward), tuple(v[slot_index] for slot_index in next_places)),
+            )
             for p, v in worlds
             for q, reward in self.reward(v)
         )
@@ -221,3 +250,107 @@ class StepLaw:
     def _values(self, slot_law: SlotLaw, v: Sequence[Any]) -> Law:
         convert_value = {"int": int, "real": float, "bool": bool}[slot_law.kind]
         return [(p, convert_value(x)) for p, x in slot_law.law(v)]
+
+
+STEPS = 100  # before an end that still moves is put at infinity
+
+
+def interval(node: Node, slots: Sequence[Interval]) -> Interval:
+    """An interval that holds the value of a node where slots lie in theirs."""
+    match node:
+        case ConstantNode(value=value):
+            return float(value), float(value)
+        case SlotNode(place=place):
+            return slots[place]
+        case ApplyNode(operation=operation, parts=parts):
+            bounds = OPERATIONS[operation].bounds
+            return bounds(*(interval(child, slots) for child in parts))
+        case ChoiceNode(condition=condition, first=first, second=second):
+            lower_bound, upper_bound = interval(condition, slots)
+            if lower_bound == 1.0:
+                return interval(first, slots)
+            if upper_bound == 0.0:
+                return interval(second, slots)
+            return hull(interval(first, slots), interval(second, slots))
+        case FlipNode(chance=chance):
+            lower_bound, upper_bound = interval(chance, slots)
+            return float(lower_bound >= 1.0), float(upper_bound > 0.0)
+        case PickNode(weights=weights):
+            return 0.0, len(weights) - 1.0
+    raise AssertionError(node)
+
+
+def hull(*parts: Interval) -> Interval:
+    """The least interval that holds these."""
+    return min(low for low, _ in parts), max(high for _, high in parts)
+
+
+def _step_intervals(
+    ground: GroundInstance, slots: Sequence[Interval]
+) -> list[Interval]:
+    """All slots after a step from intervals of the state and the action."""
+    slot_intervals = [*slots, *[(0.0, 0.0)] * len(ground.assignments)]
+    for assignment in ground.assignments:
+        slot_intervals[assignment.place] = interval(assignment.node, slot_intervals)
+    return slot_intervals
+
+
+def own_range(fluent: Fluent) -> Interval | None:
+    """All values of a fluent; None where its declaration does not bound them."""
+    if fluent.values:
+        return 0.0, len(fluent.values) - 1.0
+    return (0.0, 1.0) if fluent.range == "bool" else None
+
+
+def state_ranges(
+    ground: GroundInstance, initial: State, actions: Sequence[State]
+) -> list[Interval]:
+    """Intervals of the state's fluents that a step does not leave."""
+    known_ranges = [own_range(fluent) for fluent in ground.states]
+    fluent_ranges = [
+        (float(value), float(value)) if bounds is None else bounds
+        for value, bounds in zip(initial, known_ranges, strict=True)
+    ]
+    if None not in known_ranges:
+        return fluent_ranges
+    value_columns = zip(*actions, strict=True)
+    action_ranges = [
+        hull(*((float(x), float(x)) for x in column)) for column in value_columns
+    ]
+    num_sweeps = 0
+    while True:
+        slots = _step_intervals(ground, [*fluent_ranges, *action_ranges])
+        wider_ranges = [
+            hull(old_range, slots[slot_index]) if bounds is None else bounds
+            for old_range, bounds, slot_index in zip(
+                fluent_ranges, known_ranges, ground.after, strict=True
+            )
+        ]
+        if wider_ranges == fluent_ranges:
+            return fluent_ranges
+        num_sweeps += 1
+        if num_sweeps > STEPS:  # each end moves here at most once
+            wider_ranges = [
+                (
+                    -math.inf if new_range[0] < old_range[0] else old_range[0],
+                    math.inf if new_range[1] > old_range[1] else old_range[1],
+                )
+                for old_range, new_range in zip(
+                    fluent_ranges, wider_ranges, strict=True
+                )
+            ]
+        fluent_ranges = wider_ranges
+
+
+def reward_range(
+    ground: GroundInstance,
+    ranges: Sequence[Interval],
+    actions: Iterable[Sequence[Value]],
+) -> Interval:
+    """An interval that holds every reward from states in ``ranges``."""
+    action_bounds = []
+    for values in actions:
+        slots = [*ranges, *((float(value), float(value)) for value in values)]
+        action_bounds.append(interval(ground.reward, _step_intervals(ground, slots)))
+    lower_bound, upper_bound = hull(*action_bounds)
+    return lower_bound + 0.0, upper_bound + 0.0  # -0.0 is 0

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.adapter import register
+from smoothcruiser.problem.adapter_protocol import register
 from smoothcruiser.problem.declarations import DECLARATIONS, declare, pop_declarations
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
-    from smoothcruiser.adapters.verification.model import ExplicitModel
+    from smoothcruiser.adapters.verification.model_files import ExplicitModel
 
     # a model, and the words of its objective
     ModelAndObjective = tuple[ExplicitModel, dict[str, Any]]
@@ -88,7 +88,7 @@ class UmbAdapter(FileAdapter):
 
     def read_model(self, text: str, parameters: dict[str, Any]) -> ModelAndObjective:
         """The model of ``umb:text``."""
-        from smoothcruiser.adapters.verification.files import find_file
+        from smoothcruiser.adapters.verification.model_files import find_file
         from smoothcruiser.adapters.verification.umb import read_model
 
         return read_model(find_file(text, self.name), text), parameters
@@ -104,8 +104,10 @@ class NpzAdapter(FileAdapter):
 
     def read_model(self, text: str, parameters: dict[str, Any]) -> ModelAndObjective:
         """The model of ``npz:text``; parameters replace the objective of the file."""
-        from smoothcruiser.adapters.verification.files import find_file
-        from smoothcruiser.adapters.verification.npz import read_model
+        from smoothcruiser.adapters.verification.model_files import (
+            find_file,
+            read_model,
+        )
 
         model, objective = read_model(find_file(text, self.name), text)
         return model, objective | parameters
@@ -122,7 +124,7 @@ class StormAdapter(FileAdapter):
 
     def read_model(self, text: str, parameters: dict[str, Any]) -> ModelAndObjective:
         """A model; parameters that are no part of the objective are its constants."""
-        from smoothcruiser.adapters.verification.files import find_file
+        from smoothcruiser.adapters.verification.model_files import find_file
         from smoothcruiser.adapters.verification.objective import WORDS, word
         from smoothcruiser.adapters.verification.storm import read_model
 
@@ -142,7 +144,9 @@ class StormAdapter(FileAdapter):
             if word_name in objective
         ]
         file_path = find_file(text, self.name)
-        return read_model(file_path, text, self.name, constants, label_words), objective
+        return read_model(
+            file_path, text, self.name, constants, label_words
+        ), objective
 
 
 PRISM = StormAdapter(

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.verification.labels import NoCombination, combine_labels
-from smoothcruiser.adapters.verification.model import ExplicitModel
+from smoothcruiser.adapters.verification.model_files import ExplicitModel
+from smoothcruiser.adapters.verification.objective import NoCombination, combine_labels
 from smoothcruiser.errors import InvalidInput, MissingExtra, describe_error
 from smoothcruiser.problem.arguments import shorten_value
 
@@ -133,7 +133,9 @@ def _label(file: str, description: Any, word: str) -> tuple[str, list[Any]]:
             f"{shorten_value(word)} is neither a label of {file} nor an expression over "
             f"its variables ({describe_error(error)})."
         ) from error
-    return str(label_property.get_raw_formula().subformula.subformula), [label_property]
+    return str(label_property.get_raw_formula().subformula.subformula), [
+        label_property
+    ]
 
 
 def _is_label_combination(word: str, known_labels: dict[str, Any]) -> bool:

@@ -32,15 +32,17 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.verification.files import DAMAGED, check_size, damage_error
-from smoothcruiser.adapters.verification.model import (
+from smoothcruiser.adapters.verification.model_files import (
+    DAMAGED,
     Choices,
     ExplicitModel,
     Rewards,
     build_explicit,
+    check_size,
+    damage_error,
 )
 from smoothcruiser.errors import InvalidInput, MissingExtra
-from smoothcruiser.problem.arrays import Bools, Floats, Ints
+from smoothcruiser.problem.model.array_input import Bools, Floats, Ints
 
 try:
     import umbi.umb as library

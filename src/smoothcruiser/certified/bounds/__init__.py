@@ -11,9 +11,9 @@ from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.bounds.betting import BETTING
 from smoothcruiser.certified.bounds.law import LAW, POOLED
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.declaration_checks import is_undiscounted
+from smoothcruiser.problem.model.known_outcomes import has_rows
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.rows import has_rows
-from smoothcruiser.problem.undiscounted import is_undiscounted
 
 BOUNDS: dict[str, Bound] = {bound.word: bound for bound in (BETTING, LAW, POOLED)}
 DEFAULT = BETTING.word

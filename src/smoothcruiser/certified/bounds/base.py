@@ -25,7 +25,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.base import UNIT as UNIT
 from smoothcruiser.operators.base import value_rounding as value_rounding
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.problem.model.tabular import Floats, Ints
 
 SWEPT = 0.005  # of epsilon: the part that the last sweeps may leave
 # A bound may have a choice (the pole of betting). A sweep keeps the choice, improves it

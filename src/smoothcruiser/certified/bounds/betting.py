@@ -53,14 +53,14 @@ from smoothcruiser.certified.bounds.base import (
     sample_mean,
     value_rounding,
 )
-from smoothcruiser.certified.ranges import (
+from smoothcruiser.certified.sweeps.ranges import (
     discounted_width,
     largest_value,
     widest,
     widths,
 )
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.tabular import Floats
+from smoothcruiser.problem.model.tabular import Floats
 
 # t_0 = 0 (rates of 1/n), then t_j = 0.05 * 1.6**(j-1) up to 2.6e4. A pole that
 # misses the best one by a factor f costs a factor (f + 1/f)/2 in the radius; f <=
@@ -258,7 +258,9 @@ def price_rounding(facts: Facts) -> Floats:
         + (MANY + 8) * LONGEST_LOG * UNIT * (1.0 + t) * widest_span
     )
     backup_rounding = value_rounding(facts.num_actions, scale, facts.operator.strength)
-    half_widths: Floats = facts.steps(facts.horizon) * (pair_rounding + backup_rounding)
+    half_widths: Floats = facts.steps(facts.horizon) * (
+        pair_rounding + backup_rounding
+    )
     return half_widths
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import UNIT, BoundRules, Outcomes
-from smoothcruiser.problem.tabular import Floats
+from smoothcruiser.problem.model.tabular import Floats
 
 # Q is a mixture: of laws on exactly m = 1, 2, ..., 8 labels, each with the predictive
 # law of Krichevsky and Trofimov, (c_i + 1/2)/(n + m/2), and of a Chinese restaurant
@@ -91,7 +91,9 @@ def long_run(cost: float, num_outcomes: int, least_probability: float) -> float:
     """
     log_chance = math.log(num_outcomes * (num_outcomes + 1.0)) + cost + RUN_COST
     return (
-        (1.0 + CERTAIN) * log_chance / -math.log1p(-least_probability * (1.0 - CERTAIN))
+        (1.0 + CERTAIN)
+        * log_chance
+        / -math.log1p(-least_probability * (1.0 - CERTAIN))
     )
 
 
@@ -123,7 +125,9 @@ def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
         relative_error = BETA_ROUNDING + 4.0 * num_outcomes * UNIT
         beta = max(0.0, beta + relative_error * (1.0 + pair["cost"] + term_sum))
         decay = beta / repeats
-        share = math.exp(-decay) * (1.0 - (8.0 + decay) * UNIT) if decay < 64.0 else 0.0
+        share = (
+            math.exp(-decay) * (1.0 - (8.0 + decay) * UNIT) if decay < 64.0 else 0.0
+        )
     least_probability = rules.min_probability
     if (
         least_probability > 0.0

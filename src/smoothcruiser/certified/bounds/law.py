@@ -59,9 +59,9 @@ from smoothcruiser.certified.bounds.counts import (
     MOST_LABELS,
     refresh,
 )
-from smoothcruiser.certified.memory_kernel import MANY_OUTCOMES
+from smoothcruiser.certified.sweeps.memory_kernel import MANY_OUTCOMES
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.tabular import Floats
+from smoothcruiser.problem.model.tabular import Floats
 
 # Where each is worth its time (measured: docs/certified.md, 2b). The law's price grows
 # with the outcomes, that of bets with the functions. Below a union of 4 = log 55 bets
@@ -479,7 +479,7 @@ LAW = Bound(
     tilt=tilt,
 )
 
-# For ``certified.pooled``: outcomes that no pair has shown are paid for by all pairs
+# For ``certified.sweeps.pooled``: outcomes that no pair has shown are paid for by all pairs
 # together, with an eighth of delta. Bets decide where pooling does not help, so their
 # part is larger: ``POOLED_UNION`` takes BETS_COST back (a pair's bets have all of its
 # share instead of a quarter, its law has 3/4 as before), and pairs have half of delta:

@@ -17,8 +17,8 @@ import numpy as np
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.engines.compiled.tiers import Tier, Tiers
-from smoothcruiser.engines.reference import ReferenceEngine
-from smoothcruiser.engines.scores import LOGGED, UNSCORED, Sums
+from smoothcruiser.engines.interpreted.reference import ReferenceEngine
+from smoothcruiser.engines.root_scores import LOGGED, UNSCORED, Sums
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.errors import (
     Interrupted,
@@ -27,7 +27,7 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
 )
 from smoothcruiser.jit.oracle import first_line
-from smoothcruiser.jit.streams import Stream, from_words, stream
+from smoothcruiser.jit.random.streams import Stream, from_words, stream
 from smoothcruiser.problem.bounds import bounds_slack
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, is_fixed
@@ -60,7 +60,9 @@ class CompiledEngine:
         start_time = time.perf_counter()
         schedule_table, self.columns = plan_of(problem, job.schedule)
         self.schedule_table = schedule_table._replace(
-            score=job.score.kind, score_half=job.score.half, score_scale=job.score.scale
+            score=job.score.kind,
+            score_half=job.score.half,
+            score_scale=job.score.scale,
         )
         is_plain = not (
             schedule_table.varies or schedule_table.ends or schedule_table.game
@@ -94,7 +96,9 @@ class CompiledEngine:
         for reference_engine in self._replaying:
             reference_engine.stop()
 
-    def _run_samples(self, action: int, count: int, rng: Stream) -> tuple[int, Partial]:
+    def _run_samples(
+        self, action: int, count: int, rng: Stream
+    ) -> tuple[int, Partial]:
         """The status of the run, and the sums of the root's samples.
 
         They are ``count`` samples, and after a stop those that were completed.
@@ -175,7 +179,8 @@ class CompiledEngine:
         rng = stream(seed, shard.action, shard.index)
         block_samples = max(
             1,
-            REPLAYED_CALLS // (1 + self.schedule.level_calls[self.schedule.root.child]),
+            REPLAYED_CALLS
+            // (1 + self.schedule.level_calls[self.schedule.root.child]),
         )
         for first_sample in range(0, shard.count, block_samples):
             count = min(block_samples, shard.count - first_sample)
@@ -187,7 +192,9 @@ class CompiledEngine:
             except BaseException:
                 status = RAISED
             if status == kernel.STOPPED:
-                raise Interrupted("The run was stopped before this shard was finished.")
+                raise Interrupted(
+                    "The run was stopped before this shard was finished."
+                )
             if status != kernel.DONE:
                 self._replaying.append(reference_engine)
                 if self.stop_flag[0] != 0:

@@ -65,7 +65,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from smoothcruiser.engines.scores import BINNED, LOGGED, WHOLE, bin_of
+from smoothcruiser.engines.root_scores import BINNED, LOGGED, WHOLE, bin_of
 from smoothcruiser.jit.memory import (
     flag_at,
     float_at,
@@ -74,6 +74,11 @@ from smoothcruiser.jit.memory import (
     int_at,
     put_float,
     put_int,
+    tabular_legal,
+    tabular_player,
+    tabular_reward,
+    tabular_step,
+    tabular_terminal,
 )
 from smoothcruiser.operators.dispatch import (
     builtin_both,
@@ -82,14 +87,7 @@ from smoothcruiser.operators.dispatch import (
     inlined_value,
     is_inlined,
 )
-from smoothcruiser.problem.tabular_kernel import (
-    tabular_legal,
-    tabular_player,
-    tabular_reward,
-    tabular_step,
-    tabular_terminal,
-)
-from smoothcruiser.theory.catoni import psi
+from smoothcruiser.theory.stopping import psi
 
 # schedule.Kind as plain numbers, for the compiler
 CONSTANT, PLUGIN, ROLLOUT, BLIND, MIDDLE, RANDOM_PLUGIN, RANDOM_ROLLOUT = range(7)
@@ -160,7 +158,7 @@ class ScheduleTable(NamedTuple):
     value_low: float
     value_high: float
     slack: float
-    # the sums that the root's bound needs (``engines.scores``)
+    # the sums that the root's bound needs (``engines.root_scores``)
     score: int
     score_half: float
     score_scale: float
@@ -195,7 +193,7 @@ def leaf_transition(data: Any, state: int, action: int, rng: Any) -> Any:
 def allocate(depth: int) -> NDArray[np.int64]:
     """Memory for ``depth`` integer states.
 
-    ``jit.state_columns`` does the same for other types; the tree engine keeps
+    ``jit.state_words`` does the same for other types; the tree engine keeps
     its states so.
     """
     return np.empty(depth, np.int64)
@@ -646,7 +644,8 @@ def run_shard(
                 constant, shift = float_at(constants, child), float_at(shifts, child)
                 is_simple = not ends and not (game and shift != 0.0)
                 tail = (
-                    discount * (constant + shift if shift != 0.0 else constant) - middle
+                    discount * (constant + shift if shift != 0.0 else constant)
+                    - middle
                 )
                 for j in range(goal):
                     leaf = j if j < size else j - size
@@ -730,7 +729,9 @@ def run_shard(
             size = int_at(frame, SIZE)
             if varies and weighted:
                 for j in range(size):
-                    put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
+                    put_float(
+                        w_at, j, float_at(weights, int_at(frame + actions_at, j))
+                    )
             if kind in (PLUGIN, RANDOM_PLUGIN):
                 value = value_at(operator, x_at, w_at, size, temperature)
                 head = sign * value + sign * float_at(shifts, row)
@@ -763,9 +764,13 @@ def run_shard(
             size = int_at(frame, SIZE)
             if varies and weighted:
                 for j in range(size):
-                    put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
+                    put_float(
+                        w_at, j, float_at(weights, int_at(frame + actions_at, j))
+                    )
             for j in range(size):
-                put_float(y_at, j, 0.5 * (float_at(x_at, j) + float_at(x_at, size + j)))
+                put_float(
+                    y_at, j, 0.5 * (float_at(x_at, j) + float_at(x_at, size + j))
+                )
                 put_float(d_at, j, 0.0)
             lacking = 0.0
             for term_index in range(3):

@@ -75,7 +75,9 @@ class Errand:
 class Dask(Futures):
     """A connection to a cluster, its workers, and the items under way."""
 
-    def __init__(self, compute: Compute, build: Build, first_shard: FirstShard) -> None:
+    def __init__(
+        self, compute: Compute, build: Build, first_shard: FirstShard
+    ) -> None:
         self.wait_limit = _wait_seconds()
         payload = pack_build(build, first_shard)
         self.connection = Connection(compute)
@@ -381,7 +383,9 @@ class Dask(Futures):
         except ModuleNotFoundError as error:
             return missing_module(error.name)
         except Exception as error:
-            return other_library(f"a task cannot begin there ({describe_error(error)})")
+            return other_library(
+                f"a task cannot begin there ({describe_error(error)})"
+            )
 
     def _call_dask(self, function: Any, *arguments: Any, **options: Any) -> Any:
         """The result of a function of Dask; a lost scheduler raises one sentence."""

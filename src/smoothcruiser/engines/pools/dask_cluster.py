@@ -23,13 +23,18 @@ from concurrent.futures import Future
 from typing import Any
 
 from smoothcruiser.engines.pools.base import check_workers
-from smoothcruiser.engines.pools.parent import end_with_parent
-from smoothcruiser.engines.pools.spawning import (
+from smoothcruiser.engines.pools.processes import (
+    end_with_parent,
     forget_safe_path,
     is_safe_path_set,
     outside_folder,
 )
-from smoothcruiser.errors import InvalidInput, MissingExtra, WorkersLost, describe_error
+from smoothcruiser.errors import (
+    InvalidInput,
+    MissingExtra,
+    WorkersLost,
+    describe_error,
+)
 from smoothcruiser.query import Compute
 
 EXTRA = "The dask executor needs {}: pip install 'smoothcruiser[dask]'."

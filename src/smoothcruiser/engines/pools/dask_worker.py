@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import cloudpickle  # type: ignore[import-untyped]
 import distributed
 
+from smoothcruiser.engines.base import source_hashes, versions
 from smoothcruiser.engines.first_shard import FirstShard
 from smoothcruiser.engines.pools.base import Build, Task
-from smoothcruiser.engines.versions import source_hashes, versions
 from smoothcruiser.errors import (
     InvalidInput,
     OracleError,
@@ -35,7 +35,7 @@ from smoothcruiser.errors import (
     describe_error,
 )
 from smoothcruiser.problem.fingerprint import Fingerprint, fingerprint
-from smoothcruiser.problem.spec import from_spec
+from smoothcruiser.problem.make import from_spec
 
 # This process may have imported files that have changed on disk since.
 IMPORTED = source_hashes()
@@ -219,14 +219,14 @@ def unpack_build(payload: bytes) -> tuple[Build, FirstShard]:
 def prove(key: str, payload: bytes) -> Reply:
     """The evidence of this worker for the pool ``key``."""
     evidence = _evidence(key, payload)
-    return Reply(_address(), evidence.digest, evidence=evidence)
+    return Reply(_worker_address(), evidence.digest, evidence=evidence)
 
 
 def run_item(
     key: str, payload: bytes, expected: str, task: Task[Any, Any], item: Any
 ) -> Reply:
     """The result of one item, or evidence that is not the expected one."""
-    evidence, address = _evidence(key, payload), _address()
+    evidence, address = _evidence(key, payload), _worker_address()
     if evidence.digest != expected:
         return Reply(address, evidence.digest, evidence=evidence)
     try:
@@ -241,7 +241,7 @@ def run_item(
         return Reply(address, expected, error=failure)
 
 
-def _address() -> str:
+def _worker_address() -> str:
     """The address of the worker that runs this."""
     return str(distributed.get_worker().address)
 

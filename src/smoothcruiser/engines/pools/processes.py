@@ -16,19 +16,46 @@ already. If no worker ever began, the error names the guard, because a script
 without one is the usual cause. Workers that are not needed any more are killed,
 and they end by themselves when their driver does, killed or not (``parent``).
 Left out: other machines (``dask``).
+
+A worker process ends when the process that started it does.
+
+A driver that is killed cannot end its workers, and a worker may be in the middle
+of a call that never returns, perhaps in machine code that holds the interpreter's
+lock. So no code of the worker takes part where the system can do it: multiprocessing
+gives every child the reading end of a pipe, and only its parent holds the writing
+end. When the parent is gone, for whatever reason, Linux signals the child that
+the pipe has changed, and the signal asked for here is SIGKILL. (The other way,
+``PR_SET_PDEATHSIG``, goes by the parent's thread, and a thread may end before its
+process.) Elsewhere a thread waits for the same pipe; machine code that holds the
+lock keeps that thread from running.
+
+Worker processes that import nothing from the current folder.
+
+A spawned process begins with ``python -c``, and Python then looks for modules in the
+current folder first, before it has been told where its driver does: a file there that
+is called like a module of the standard library (``pickle.py``) would be executed. The
+variable PYTHONSAFEPATH keeps Python from that. It is set while processes are
+started, and a worker forgets it as soon as it can: programs that a simulator starts
+are to find their own files.
+
+Left out: the lifetime of workers (``parent``).
 """
 
 from __future__ import annotations
 
 import logging
 import multiprocessing
+import multiprocessing.connection
+import os
 import pickle
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 from smoothcruiser.engines.pools.base import (
@@ -39,12 +66,6 @@ from smoothcruiser.engines.pools.base import (
     Result,
     Task,
 )
-from smoothcruiser.engines.pools.parent import end_with_parent
-from smoothcruiser.engines.pools.spawning import (
-    forget_safe_path,
-    is_safe_path_set,
-    outside_folder,
-)
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -54,8 +75,8 @@ from smoothcruiser.errors import (
     describe_error,
 )
 from smoothcruiser.problem.fingerprint import fingerprint
+from smoothcruiser.problem.make import from_spec
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.spec import from_spec
 
 log = logging.getLogger(__name__)
 
@@ -228,7 +249,9 @@ class SpawnedPool(ProcessPoolExecutor):
                 process.join(POLL_SECONDS)
                 time.sleep(1e-3)
             exit_codes.append(process.exitcode)
-        own_codes = [code for code in exit_codes if code not in (None, -signal.SIGTERM)]
+        own_codes = [
+            code for code in exit_codes if code not in (None, -signal.SIGTERM)
+        ]
         if not own_codes or own_codes[0] == -signal.SIGKILL:
             return "killed, perhaps out of memory"
         if own_codes[0] >= 0:
@@ -317,7 +340,9 @@ def _by_value(payload: Any) -> bytes:
     """
     pickled = pickle.dumps(payload)
     main_module = sys.modules.get("__main__")
-    is_importable = any(getattr(main_module, x, None) for x in ("__spec__", "__file__"))
+    is_importable = any(
+        getattr(main_module, x, None) for x in ("__spec__", "__file__")
+    )
     if is_importable or b"__main__" not in pickled:
         return pickled
     try:
@@ -373,3 +398,74 @@ def rebuild_problem(recipe: Recipe) -> Problem:
             "what is pickled keep what the step reads, or use executor='python'."
         )
     return problem
+
+
+GONE = 1  # the exit code of a worker that ends itself
+
+
+def end_with_parent() -> None:
+    """From now on, end this process as soon as its parent is gone."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a process that multiprocessing started"
+    if sys.platform == "linux":
+        import fcntl
+
+        pipe = parent.sentinel
+        fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
+        flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
+        fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC)
+        if multiprocessing.connection.wait([pipe], timeout=0):
+            os._exit(GONE)  # it was gone before the signal was asked for
+    else:
+        threading.Thread(
+            target=_wait_and_end, args=(parent.sentinel,), daemon=True
+        ).start()
+
+
+def _wait_and_end(sentinel: int) -> None:
+    multiprocessing.connection.wait([sentinel])
+    os._exit(GONE)
+
+
+VARIABLE = "PYTHONSAFEPATH"
+_lock = threading.Lock()
+_under_way: list[None] = []  # one for each ``outside_folder`` that is open
+_before: dict[str, str | None] = {}  # the variables as they were before the first
+
+
+@contextmanager
+def outside_folder(*other_variables: str) -> Iterator[None]:
+    """Start processes in here that import nothing from the current folder.
+
+    Afterwards that variable, and ``other_variables`` that were set meanwhile, are
+    restored.
+    Several may be open at once, in any order.
+    """
+    with _lock:
+        _under_way.append(None)
+        for name in (VARIABLE, *other_variables):
+            _before.setdefault(name, os.environ.get(name))
+        os.environ[VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        with _lock:
+            _under_way.pop()
+            while _before and not _under_way:
+                name, value = _before.popitem()
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+def is_safe_path_set() -> bool:
+    """Whether the user had set the variable for this process too."""
+    return bool(sys.flags.safe_path and os.environ.get(VARIABLE))
+
+
+def forget_safe_path(was_set: bool) -> None:
+    """In a worker: let its programs search for modules as those of its driver do."""
+    if not was_set:
+        os.environ.pop(VARIABLE, None)

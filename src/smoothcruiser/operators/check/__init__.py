@@ -37,16 +37,16 @@ from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.operators.base import Operator
 from smoothcruiser.operators.check import omega as omega
 from smoothcruiser.operators.check import remainder as remainder
-from smoothcruiser.operators.check.constants import check_constants
-from smoothcruiser.operators.check.remainder import move_action
-from smoothcruiser.operators.check.report import (
+from smoothcruiser.operators.check.check_report import (
     ROUNDING,
     Condition,
     OperatorProbe,
     OperatorReport,
     Pair,
     Point,
+    check_constants,
 )
+from smoothcruiser.operators.check.remainder import move_action
 from smoothcruiser.operators.custom import CustomOperator
 
 # of the difference quotients: their error is about L h + 1e-15/h, so some step
@@ -220,9 +220,9 @@ def _smaller_probes(probe: OperatorProbe) -> list[OperatorProbe]:
                 probe.operator.offset(num_legal),
                 smaller_probe.value(smaller_probe.zero),
             )
-            if all(math.isfinite(x) for x in values_at_zero) and smaller_probe.gradient(
-                smaller_probe.zero
-            ):
+            if all(
+                math.isfinite(x) for x in values_at_zero
+            ) and smaller_probe.gradient(smaller_probe.zero):
                 smaller_probes.append(smaller_probe)
         except Exception:
             continue

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.check.report import (
+from smoothcruiser.operators.check.check_report import (
     ROUNDING,
     Condition,
     OperatorProbe,
@@ -195,7 +195,9 @@ def check_convex_omega(
             squared_distance = math.fsum(
                 (x - y) ** 2 for x, y in zip(p, other_policy, strict=True)
             )
-            convexity_gap = 0.5 * (first_omega + second_omega) - _omega(probe, midpoint)
+            convexity_gap = 0.5 * (first_omega + second_omega) - _omega(
+                probe, midpoint
+            )
             rounding_error = (
                 1e-13 * k * (_scale(probe) + abs(first_omega) + abs(second_omega))
             )
@@ -253,7 +255,9 @@ def _is_subgradient(
 def check_order_free(probe: OperatorProbe, points: list[Point]) -> Condition:
     """Without a prior, F does not depend on the order of the actions."""
     name = "alike"
-    requirement = "has_prior is False, so F does not depend on the order of the actions"
+    requirement = (
+        "has_prior is False, so F does not depend on the order of the actions"
+    )
     for q in points:
         value = probe.value(q)
         for permuted_q in (q[::-1], q[1:] + q[:1]):

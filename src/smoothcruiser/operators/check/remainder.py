@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from smoothcruiser.operators.check.report import (
+from smoothcruiser.operators.check.check_report import (
     ROUNDING,
     Condition,
     OperatorProbe,
@@ -172,9 +172,7 @@ def check_curvature(
 ) -> Condition:
     """D <= curv span(Q - Q')^2 / 8."""
     remainder_measure, left_side = _remainder_side(probe)
-    requirement = (
-        f"{left_side} <= curvature * span(Q - Q')^2 / 8 with curvature = {constant:.6g}"
-    )
+    requirement = f"{left_side} <= curvature * span(Q - Q')^2 / 8 with curvature = {constant:.6g}"
 
     def pair_bound(pair: Pair) -> float:
         return constant * pair.span**2 / 8.0

@@ -23,7 +23,7 @@ for one state (``step(state, action, key)``) and are to be mapped over rows by
 ``jax.vmap``.
 
 This file decides the form of a row. It leaves out how levels are run
-(``engines.batched``).
+(``engines.interpreted.batched``).
 """
 
 from __future__ import annotations

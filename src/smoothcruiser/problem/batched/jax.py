@@ -159,7 +159,8 @@ class JaxBackend:
     def bytes_per_row(self, states: Any) -> int:
         """Memory of one row."""
         return sum(
-            int(array.nbytes) // max(1, len(array)) for array in jax.tree.leaves(states)
+            int(array.nbytes) // max(1, len(array))
+            for array in jax.tree.leaves(states)
         )
 
     def random(self, sequence: np.random.SeedSequence) -> Keys:
@@ -193,7 +194,9 @@ class JaxBackend:
                 None if column is None else np.asarray(column)
                 for column in (rewards, ended)
             ]
-        for column, column_name in zip(columns, ("rewards", "terminated"), strict=True):
+        for column, column_name in zip(
+            columns, ("rewards", "terminated"), strict=True
+        ):
             if column is not None and column.shape != (padded_size,):
                 raise WrongShape(
                     f"{column_name} of shape ({padded_size},), got "

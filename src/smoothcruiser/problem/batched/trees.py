@@ -8,12 +8,32 @@ values of that initial state: no question of a planner depends on them.
 
 This file decides which arrays are leaves, their names, and how leaves become bytes in
 compiled code. It leaves out stepping (``worlds``).
+
+The parts of a state that matter to a planner, read off the step itself.
+
+The state of an environment holds more than its future depends on: the last observation,
+the last rewards, counters for statistics. Kept in a state, they keep equal futures
+apart. JAX traces a step into a list of equations (a jaxpr), so the inputs of an output
+are visible there and need not be guessed. Let D(x) be the inputs on which the output x
+depends. The leaves that matter are the smallest set S with
+
+    S  contains  the leaves that legal moves, mover and end are read from
+    S  contains  D(reward), D(end), and D(next value of l) for every l in S
+
+By induction over the steps, states that agree in S have the same future under the same
+actions and keys. If no key is in these D, nothing is left to chance: the step is
+deterministic. D comes from dead-code elimination, which may call an input needed that is
+not, and never the other way.
+
+A traced step also remembers nothing, since equations have no memory. Only calls back
+into Python have (``pure_callback`` and its kin): such a step is refused. This file
+leaves out values of leaves that differ and have equal futures all the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,9 +42,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.batched.dataflow import Relevance, find_relevance
 from smoothcruiser.problem.batched.jax import jax, jnp, precise
 from smoothcruiser.problem.batched.layout import Leaf, RowLayout
+
+CALLS_BACK = "callback"  # part of the names of all primitives that call Python
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """The leaves that matter, in order, and whether chance has a part."""
+
+    leaves: tuple[int, ...]
+    chance: bool
+
+
+def find_relevance(
+    step: Callable[..., Any], forms: Sequence[Any], observed: set[int], title: str
+) -> Relevance:
+    """The leaves that matter to a step, and whether chance does.
+
+    Args:
+        step: ``step(*leaves, action, key) -> (reward, end, *next_leaves)``.
+        forms: shapes and types of its arguments.
+        observed: the leaves that legal moves, mover and end are read from.
+        title: of the environment, for messages.
+    """
+    traced_step = jax.make_jaxpr(step)(*forms)
+    for primitive_name in _primitives(traced_step.jaxpr):
+        if CALLS_BACK in primitive_name:
+            raise InvalidInput(
+                f"{title} calls Python from inside its step ({primitive_name}), which "
+                "may remember what no state holds; write the step in JAX alone."
+            )
+    num_leaves = len(forms) - 2
+    relevant_leaves, uses_chance = set(observed), True
+    eliminate_code = getattr(jax.interpreters.partial_eval, "dce_jaxpr", None)
+    if eliminate_code is None:  # a JAX without it: everything may matter
+        return Relevance(tuple(range(num_leaves)), True)
+    while True:
+        wanted_outputs = [
+            True,
+            True,
+            *(i in relevant_leaves for i in range(num_leaves)),
+        ]
+        _, used_inputs = eliminate_code(traced_step.jaxpr, wanted_outputs)
+        uses_chance = bool(used_inputs[num_leaves + 1])
+        enlarged_leaves = relevant_leaves | {
+            i for i in range(num_leaves) if used_inputs[i]
+        }
+        if enlarged_leaves == relevant_leaves:
+            return Relevance(tuple(sorted(relevant_leaves)), uses_chance)
+        relevant_leaves = enlarged_leaves
+
+
+def _primitives(jaxpr: Any) -> Iterator[str]:
+    """The names of all primitives of a program, those inside others too."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for inner_program in _programs(list(equation.params.values())):
+            yield from _primitives(inner_program)
+
+
+def _programs(values: Sequence[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, tuple | list):
+            yield from _programs(value)
+        elif hasattr(value, "eqns"):
+            yield value
+        elif hasattr(value, "jaxpr"):
+            yield value.jaxpr
+
 
 ROUNDS = 4  # of steps until the types of a state's leaves must have settled
 HOLDS_KEY = re.compile(r"(^|[._])(p?rng|key|rng_key|prng_key)$")
@@ -46,7 +133,9 @@ class JaxWorld:
     legal: str | None = None  # the leaf that marks legal actions
     mover: str | None = None  # the leaf with the number of the player to move
     x64: bool = False
-    read: Callable[[Any], Any] | None = None  # the tree of a state of the library's own
+    read: Callable[[Any], Any] | None = (
+        None  # the tree of a state of the library's own
+    )
     whole_rewards: bool = False  # whether rewards are whole numbers below 2**24
     inside: str = ""  # the field of the tree with leaves that need no prefix
     nan_means: str = "fix the environment there"
@@ -68,7 +157,9 @@ class Form:
     @cached_property
     def layout(self) -> RowLayout:
         """The leaves that matter, as bytes."""
-        relevant_leaves = [(self.names[i], self.example[i]) for i in self.matter.leaves]
+        relevant_leaves = [
+            (self.names[i], self.example[i]) for i in self.matter.leaves
+        ]
         return RowLayout(
             self.world.title,
             tuple(
@@ -272,7 +363,9 @@ def from_bytes(layout: RowLayout, words: Any) -> list[Any]:
             arrays.append((leaf_bytes != 0).reshape(leaf.shape))
             continue
         shape = (
-            leaf.shape if leaf_type.itemsize == 1 else (*leaf.shape, leaf_type.itemsize)
+            leaf.shape
+            if leaf_type.itemsize == 1
+            else (*leaf.shape, leaf_type.itemsize)
         )
         arrays.append(
             jax.lax.bitcast_convert_type(leaf_bytes.reshape(shape), leaf_type)

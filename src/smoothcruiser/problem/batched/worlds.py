@@ -15,7 +15,7 @@ function of (state, action, key). ``JaxWorld`` is that function and the facts ab
                the environment as the step of one state rounds it. Rewards become float64
                without rounding and are summed there. A batch is compiled otherwise and
                may round a reward otherwise: ``reward_rounding`` of the largest reward is
-               added to epsilon of runs in batches (``schedule.verify.rounding``).
+               added to epsilon of runs in batches (``schedule.verify.sharp``).
 
 This file decides how trees become rows, and when an answer is refused. It leaves
 out the names that the libraries use (``adapters.gymnax``, ``adapters.pgx``).
@@ -38,8 +38,7 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     describe_error,
 )
-from smoothcruiser.jit.streams import stream
-from smoothcruiser.problem.answers import at_pair
+from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.problem.batched import Answer, Backend, Batched, BatchedFunction
 from smoothcruiser.problem.batched.jax import JaxBackend, jax, jnp, precise
 from smoothcruiser.problem.batched.layout import RowLayout, RowState
@@ -50,6 +49,7 @@ from smoothcruiser.problem.batched.trees import (
     from_bytes,
     to_bytes,
 )
+from smoothcruiser.problem.step_errors import at_pair
 
 # leaves that count steps: declared lengths of episodes hold from 0 on
 COUNTERS = ("time", "step_count", "_step_count")

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.fingerprint.changes import Changes
+from smoothcruiser.problem.fingerprint.bytecode import Changes
 from smoothcruiser.problem.fingerprint.encoding import (
     encode_text,
     hexadecimal,
@@ -78,7 +78,10 @@ class Fingerprint:
 
     def changes(self, stored: Mapping[str, str]) -> tuple[str, ...]:
         """The names of the parts that differ from ``stored``, are new, or are gone."""
-        part_names = [*self.parts, *(name for name in stored if name not in self.parts)]
+        part_names = [
+            *self.parts,
+            *(name for name in stored if name not in self.parts),
+        ]
         return tuple(
             name for name in part_names if self.parts.get(name) != stored.get(name)
         )
@@ -131,7 +134,9 @@ def _walk_problem(walk: Walker, problem: Problem) -> None:
     field_names.sort(key=lambda field_name: field_name == INITIAL)
     for field_name in field_names:
         if field_name != "tables" and field_name not in UNANSWERING:
-            walk.start(LABELS.get(field_name, field_name), getattr(problem, field_name))
+            walk.start(
+                LABELS.get(field_name, field_name), getattr(problem, field_name)
+            )
     for problem_field in dataclasses.fields(Facts):
         if problem_field.name not in field_names and problem_field.name not in DERIVED:
             walk.start(problem_field.name, getattr(problem.facts, problem_field.name))

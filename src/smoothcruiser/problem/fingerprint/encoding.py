@@ -4,18 +4,39 @@ Every encoding begins with a tag of its type, so that 1, 1.0, True and "1" diffe
 and so do 0.0 and -0.0, and NaNs of different bits. A container is the digest of
 its parts, each behind its length, so that no two containers collide by
 concatenation. Nothing here depends on hashes, addresses or the order of a set.
+
+The owner of code: the user, Python, this package or a library.
+
+The user's code is read function by function. A library is known by its version:
+a package installed from an index does not change without it. A package installed from
+a folder (``pip install .``) is the user's code. The store keeps this package's own
+version, not the fingerprint of a problem.
+
+A namespace's own claim is not enough for a function. ``exec`` and ``eval`` may
+run the user's code in a library's namespace, or in a copy of one with names added
+(``{**vars(math), "PRICE": 2}``). So a function is a library's only if its code is from a
+file of the library, and its globals are those of the library's module.
 """
 
 from __future__ import annotations
 
 import hashlib
+import platform
 import struct
+import sys
+import sysconfig
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path, PurePath
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from smoothcruiser.problem.fingerprint.objects import dictionary
 
 DIGEST_BYTES = 16
 
@@ -99,3 +120,142 @@ def encode_array(values: NDArray[Any]) -> bytes:
     header_text = f"{array_type.str} {values.shape}"
     digest = hashlib.blake2b(raw_bytes, digest_size=DIGEST_BYTES).digest()
     return join_parts(b"array", [encode_text(header_text), digest])
+
+
+USER = ""  # the owner of code that is read
+PYTHON = "python"
+OURS = __name__.partition(".")[0]
+_INSTALLED = {"site-packages", "dist-packages"}
+_PACKAGE = Path(__file__).resolve().parents[2]  # the folder of this package
+_FROZEN = "<frozen "  # how the file of code begins that is part of Python itself
+
+
+@cache
+def _is_from_folder(library: str) -> bool:
+    """Whether a package was installed from a folder (PEP 610)."""
+    try:
+        direct_url = metadata.distribution(library).read_text("direct_url.json")
+    except (metadata.PackageNotFoundError, ValueError):
+        return False
+    return direct_url is not None and '"dir_info"' in direct_url
+
+
+@cache
+def _owner(name: str, file: str | None) -> str:
+    top_name = name.partition(".")[0]
+    if top_name == OURS:
+        return OURS
+    if name == "__main__":
+        return USER
+    if file is None:
+        is_standard = (
+            top_name in sys.stdlib_module_names or top_name in sys.builtin_module_names
+        )
+        return PYTHON if is_standard else USER
+    path = PurePath(file)
+    if _INSTALLED.intersection(path.parts):
+        return USER if _is_from_folder(top_name) else top_name
+    return PYTHON if path.is_relative_to(sysconfig.get_path("stdlib")) else USER
+
+
+def owner_of_names(names: Mapping[str, Any]) -> str:
+    """The owner of a module's namespace, such as the globals of a function."""
+    module_name, file_name = names.get("__name__"), names.get("__file__")
+    return _owner(
+        module_name if isinstance(module_name, str) else "__main__",
+        file_name if isinstance(file_name, str) else None,
+    )
+
+
+def owner_of_module(name: object) -> str:
+    """The owner of the module ``name``; a module that is not there is a user's."""
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    return USER if module is None else owner_of_names(dictionary(module))
+
+
+def owner_of_globals(names: dict[str, Any]) -> str:
+    """The owner of the globals of a function; a copy of a library's is the user's."""
+    owner = owner_of_names(names)
+    if owner in (USER, OURS):  # ``jit.build`` makes copies of ours
+        return owner
+    module = sys.modules.get(str(names.get("__name__")))
+    return owner if dictionary(module) is names else USER
+
+
+def owner_of_function(function: FunctionType) -> str:
+    """The owner of a function, by its globals and its code."""
+    owner = owner_of_globals(function.__globals__)
+    file_name = function.__code__.co_filename
+    if owner == USER or file_name.startswith(_FROZEN):
+        return owner
+    if owner == OURS:
+        return OURS if _is_ours(file_name) else USER
+    return _owner(str(function.__globals__.get("__name__")), file_name)
+
+
+@cache
+def _is_ours(file: str) -> bool:
+    return Path(file).resolve().is_relative_to(_PACKAGE)
+
+
+def owner_of_file(name: str, file: str | None) -> str:
+    """The owner of a module that may not have been imported yet."""
+    return _owner(name, file)
+
+
+@cache
+def _packages() -> Mapping[str, list[str]]:
+    """The packages that a module is installed by."""
+    # slow: it reads the lists of files of everything that is installed
+    return metadata.packages_distributions()
+
+
+@cache
+def version_of(library: str) -> str | None:
+    """The version of a library, None where nobody knows it."""
+    if library == PYTHON:
+        return f"{platform.python_implementation()} {platform.python_version()}"
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        pass
+    own_version = dictionary(sys.modules.get(library)).get("__version__")
+    if isinstance(own_version, str):
+        return own_version
+    packages = _packages().get(library, [])
+    return (
+        ", ".join(
+            f"{package_name} {metadata.version(package_name)}"
+            for package_name in packages
+        )
+        or None
+    )
+
+
+def importable(value: Any) -> tuple[str, str] | None:
+    """(module, qualified name) under which a library's ``value`` can be imported.
+
+    None if there is no such place, or if the user's code is there.
+    """
+    inner_function = dictionary(value).get("py_func", value)  # of Numba
+    if (
+        type(inner_function) is FunctionType
+        and owner_of_function(inner_function) == USER
+    ):
+        return None
+    # a ufunc of older NumPy (1.26) names no module; its class's is the one
+    module_name = getattr(value, "__module__", None) or type(value).__module__
+    qualified_name = getattr(value, "__qualname__", getattr(value, "__name__", None))
+    if not isinstance(module_name, str) or not isinstance(qualified_name, str):
+        return None
+    target: Any = sys.modules.get(module_name)
+    if target is None or owner_of_names(dictionary(target)) == USER:
+        return None
+    for name_step in qualified_name.split("."):
+        namespace = (
+            vars(target) if issubclass(type(target), type) else dictionary(target)
+        )
+        target = namespace.get(name_step)
+        if type(target) in (staticmethod, classmethod):
+            target = target.__func__
+    return (module_name, qualified_name) if target is value else None

@@ -22,19 +22,18 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.problem.fingerprint import functions, objects
-from smoothcruiser.problem.fingerprint.changes import Changes, Flow, Slot
+from smoothcruiser.problem.fingerprint import function_code as functions
+from smoothcruiser.problem.fingerprint import objects
+from smoothcruiser.problem.fingerprint.bytecode import Changes, Flow, Slot
 from smoothcruiser.problem.fingerprint.encoding import (
     ATOMS,
+    OURS,
+    USER,
     encode_array,
     encode_run,
     encode_text,
-    join_parts,
-)
-from smoothcruiser.problem.fingerprint.owners import (
-    OURS,
-    USER,
     importable,
+    join_parts,
     owner_of_module,
     version_of,
 )
@@ -213,7 +212,9 @@ class Walker:
                 self.part(
                     ("field", id(bound), field_name),
                     f"the field {field_name}{owner}",
-                    functools.partial(self.spread, f"{field_name}{owner}", field_value),
+                    functools.partial(
+                        self.spread, f"{field_name}{owner}", field_value
+                    ),
                 ),
             )
         ]
@@ -413,10 +414,14 @@ class Walker:
         layout = self.layout(cls)
         self.new_changes.by_methods(value, self.changes)
         fields = []
-        for field_name, field_value in objects.read_fields(value, layout.slots).items():
+        for field_name, field_value in objects.read_fields(
+            value, layout.slots
+        ).items():
             if field_name in layout.cached:
                 if is_users:
-                    self.mark_unseen(f"the cached value of {cls.__name__}.{field_name}")
+                    self.mark_unseen(
+                        f"the cached value of {cls.__name__}.{field_name}"
+                    )
                 continue
             is_moved = self.root != INITIAL and (
                 ("field", id(value), field_name) in self.changes.slots

@@ -19,16 +19,18 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import shorten_value
 from smoothcruiser.problem.declarations import declare, pop_declarations
+from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo.literature import (
     LAKE,
+    NUMBER,
+    check_memory,
+    check_whole,
     d_chain,
     frozen_lake,
     sailing,
     synthetic_tree,
 )
-from smoothcruiser.problem.zoo.sizes import NUMBER, check_memory, check_whole
 
 
 def chain(*, n: int = 5, **rest: Any) -> Problem:

@@ -20,16 +20,18 @@ import numpy as np
 
 from smoothcruiser.errors import Unpayable
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.compiler.draft import root_log_draws, total_log_price
+from smoothcruiser.schedule.compiler.draft import (
+    LevelTable,
+    root_log_draws,
+    total_log_price,
+)
 from smoothcruiser.schedule.compiler.frontier import SAMPLE_GRID, Frontier
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
-from smoothcruiser.schedule.compiler.level_table import LevelTable
 from smoothcruiser.schedule.kinds import KINDS, Kinds
 from smoothcruiser.schedule.reach import is_staged
 from smoothcruiser.schedule.schedule import Target
-from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.leaves import constant
-from smoothcruiser.theory.moments import backup
+from smoothcruiser.theory.analysis import ground
+from smoothcruiser.theory.moments import backup, constant
 from smoothcruiser.theory.noise import plug_in_noise
 
 POLISHED = 3  # candidates that become drafts, of which the cheapest is taken

@@ -32,9 +32,9 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.schedule.compiler.improving import find_improvements
+from smoothcruiser.schedule.compiler.draft import LevelTable
 from smoothcruiser.schedule.compiler.ladders import Ladders
-from smoothcruiser.schedule.compiler.level_table import LevelTable
+from smoothcruiser.schedule.compiler.polishing import find_improvements
 from smoothcruiser.schedule.kinds import (
     KINDS,
     Kind,
@@ -44,9 +44,8 @@ from smoothcruiser.schedule.kinds import (
 )
 from smoothcruiser.schedule.reach import check_patience
 from smoothcruiser.schedule.schedule import Level, Target
-from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.leaves import constant
-from smoothcruiser.theory.moments import largest
+from smoothcruiser.theory.analysis import Ground
+from smoothcruiser.theory.moments import constant, largest
 
 Array = Any
 
@@ -403,7 +402,8 @@ class Frontier:
             np.full(len(sample_counts), self.newest),
             sample_counts,
             back,
-            np.log(sample_counts) + (math.log(self.base.facts.num_actions) + log_calls),
+            np.log(sample_counts)
+            + (math.log(self.base.facts.num_actions) + log_calls),
         )
 
     def offer(self, kind: IntEnum, width: Array, pairs: Pairs) -> None:

@@ -28,19 +28,18 @@ from typing import Any
 
 import numpy as np
 
+from smoothcruiser.schedule.compiler.draft import LevelTable
 from smoothcruiser.schedule.compiler.frontier import (
     Cells,
     Queries,
     Stop,
     sample_grid,
 )
-from smoothcruiser.schedule.compiler.level_table import LevelTable
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs, free_kinds
 from smoothcruiser.schedule.reach import MOST_ROWS, check_patience
 from smoothcruiser.schedule.schedule import Level, Target
-from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.leaves import constant
-from smoothcruiser.theory.moments import Backup
+from smoothcruiser.theory.analysis import Ground
+from smoothcruiser.theory.moments import Backup, constant
 
 Array = Any
 
@@ -211,7 +210,8 @@ def _thin_cells(cells: Cells, num_kept: int) -> Array:
         [
             [0.0],
             np.cumsum(
-                np.diff(good_cells) * cells.step + np.minimum(np.diff(good_prices), 1.0)
+                np.diff(good_cells) * cells.step
+                + np.minimum(np.diff(good_prices), 1.0)
             ),
         ]
     )
@@ -241,5 +241,7 @@ def _side_by_side(table: LevelTable) -> Backup:
         column("mean_low"),
         column("mean_high"),
         column("within"),
-        np.concatenate([b.rare + np.zeros_like(b.variance) for b in table.backups], -1),
+        np.concatenate(
+            [b.rare + np.zeros_like(b.variance) for b in table.backups], -1
+        ),
     )

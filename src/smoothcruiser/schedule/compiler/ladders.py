@@ -28,14 +28,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.schedule.compiler.improving import find_improvements
+from smoothcruiser.schedule.compiler.polishing import find_improvements
 from smoothcruiser.schedule.kinds import Kind, estimator_of
 from smoothcruiser.schedule.schedule import Level
-from smoothcruiser.theory.correction import (
-    correction,
-    plug_in_correction,
-)
-from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.analysis import Ground
 from smoothcruiser.theory.moments import Backup, largest
 from smoothcruiser.theory.noise import (
     bregman_ceiling,
@@ -44,9 +40,13 @@ from smoothcruiser.theory.noise import (
     plug_in_variance,
     regularizer_range,
 )
+from smoothcruiser.theory.randomized import (
+    correction,
+    plug_in_correction,
+)
 
 if TYPE_CHECKING:
-    from smoothcruiser.schedule.compiler.level_table import LevelTable
+    from smoothcruiser.schedule.compiler.draft import LevelTable
 
 Array = Any
 
@@ -134,7 +134,9 @@ class Ladders:
             )
             squared_half = spread * spread / 4.0
             if not estimator_of(kind).goes_on:  # plug-ins
-                second_moments = plug_in_correction(rule, _MEANS, spread, variance) ** 2
+                second_moments = (
+                    plug_in_correction(rule, _MEANS, spread, variance) ** 2
+                )
                 loss = bias_span + plug_in_noise(rule, _LAST, spread, variance)
                 base_moment = squared_half + plug_in_variance(
                     rule, _FIRST[:, None], spread, variance
@@ -192,7 +194,9 @@ class Ladders:
             cell.ravel(), merit, flat_table.merit
         )
         flat_table.merit[cells] = merit[candidate_index]
-        flat_table.query[cells] = query[candidate_index // (len(guesses) * _MEANS.size)]
+        flat_table.query[cells] = query[
+            candidate_index // (len(guesses) * _MEANS.size)
+        ]
         flat_table.first[cells] = _FIRST[candidate_index % _MEANS.size // _RUNGS]
         flat_table.rungs[cells] = candidate_index % _RUNGS + 1
 

@@ -45,9 +45,8 @@ from smoothcruiser.schedule.compiler.draft import Draft
 from smoothcruiser.schedule.compiler.frontier import LOG_HOPELESS, Frontier
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
 from smoothcruiser.schedule.compiler.polishing import polish, tighten
-from smoothcruiser.schedule.kept import ScheduleRequest, load_or_search
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, estimator_of
-from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.number_text import short
 from smoothcruiser.schedule.reach import MOST_ROWS, USEFUL, check_reach, is_staged
 from smoothcruiser.schedule.schedule import (
     Level,
@@ -57,13 +56,14 @@ from smoothcruiser.schedule.schedule import (
     most_calls,
     price,
 )
-from smoothcruiser.theory.betting import (
+from smoothcruiser.schedule.schedule_cache import ScheduleRequest, load_or_search
+from smoothcruiser.theory.analysis import ground
+from smoothcruiser.theory.bets import (
     DEVIATION,
     choose_checkpoints,
     likely_calls,
     likely_samples,
 )
-from smoothcruiser.theory.ground import ground
 
 # Those of this package. A kind from elsewhere is compiled only where ``kinds`` names
 # it, so that registering one changes nobody's schedules.
@@ -386,7 +386,9 @@ def _build_draft(
     return Draft(
         ground(facts),
         tuple(rows),
-        tuple(None if horizon is None else stage for stage, _ in sorted(needed_levels)),
+        tuple(
+            None if horizon is None else stage for stage, _ in sorted(needed_levels)
+        ),
         candidate.target,
         epsilon,
         level_of(facts, candidate.target, delta),

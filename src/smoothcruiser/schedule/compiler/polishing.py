@@ -7,6 +7,8 @@ that no slack is left.
 
 This file leaves out the promise of a draft (``draft``), and trust
 (``verify.sharp`` checks the table again).
+
+Candidates that become the cheapest ones of their cells.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import numpy as np
 
 from smoothcruiser.schedule.compiler.draft import Draft
 from smoothcruiser.schedule.kinds import KINDS
-from smoothcruiser.schedule.kinds.chances import MOST_RUNGS, chances
+from smoothcruiser.schedule.kinds.base import MOST_RUNGS, chances
 from smoothcruiser.schedule.reach import check_patience
 from smoothcruiser.schedule.schedule import Level, level_visits
 
@@ -299,7 +301,9 @@ def _wider_query(row: Level, queries: list[int]) -> Level | None:
 def _narrower_query(row: Level, queries: list[int]) -> Level | None:
     query_index = queries.index(row.query) + 1
     return (
-        replace(row, query=queries[query_index]) if query_index < len(queries) else None
+        replace(row, query=queries[query_index])
+        if query_index < len(queries)
+        else None
     )
 
 
@@ -381,3 +385,21 @@ def fix_rungs(draft: Draft) -> Draft:
         for i, row in enumerate(draft.rows)
     ]
     return replace(draft, rows=tuple(new_rows), scales=())
+
+
+def find_improvements(
+    cell: Array, price: Array, cell_prices: Array
+) -> tuple[Array, Array]:
+    """Return (cells, candidates): the cells that get cheaper, and by which candidate.
+
+    ``cell_prices`` has the price of every cell so far. Of equal candidates the first
+    counts.
+    """
+    cheaper = np.flatnonzero(price < cell_prices[cell])
+    if len(cheaper) == 0:
+        return cheaper, cheaper
+    price_order = np.lexsort((price[cheaper], cell[cheaper]))
+    cells = cell[cheaper][price_order]
+    is_first = np.ones(len(cells), dtype=np.bool_)
+    np.not_equal(cells[1:], cells[:-1], out=is_first[1:])
+    return cells[is_first], cheaper[price_order[is_first]]

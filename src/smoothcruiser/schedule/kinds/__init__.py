@@ -28,7 +28,7 @@ from smoothcruiser.schedule.kinds.plug_in import PlugIn
 from smoothcruiser.schedule.kinds.random_plugin import RandomPlugIn
 from smoothcruiser.schedule.kinds.random_rollout import RandomRollout
 from smoothcruiser.schedule.kinds.rollout import Rollout
-from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.analysis import Ground
 from smoothcruiser.theory.moments import Backup, Moments
 
 __all__ = [
@@ -79,7 +79,9 @@ def kind_named(name: str) -> IntEnum:
     for estimator in KINDS.values():
         if estimator.kind.name == name.upper():
             return estimator.kind
-    known_names = ", ".join(estimator.kind.name.lower() for estimator in KINDS.values())
+    known_names = ", ".join(
+        estimator.kind.name.lower() for estimator in KINDS.values()
+    )
     raise InvalidInput(
         f"There is no estimator of the kind {name!r}; known are {known_names}. Import "
         "the module that registers it first."

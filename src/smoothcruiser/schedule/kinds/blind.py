@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.schedule.kinds.base import Estimator, Kind, Walk
-from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.analysis import Ground
 from smoothcruiser.theory.moments import Backup, Moments, blind
 
 

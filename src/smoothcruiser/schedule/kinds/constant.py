@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
-from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.leaves import constant
-from smoothcruiser.theory.moments import Backup, Moments
+from smoothcruiser.theory.analysis import Ground
+from smoothcruiser.theory.moments import Backup, Moments, constant
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level
-    from smoothcruiser.theory.paper_accuracy import PaperConstants
+    from smoothcruiser.theory.paper_ladder import PaperConstants
 
 
 class Constant(Estimator):

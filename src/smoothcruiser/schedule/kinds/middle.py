@@ -14,9 +14,8 @@ import numpy as np
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
-from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.leaves import middle
-from smoothcruiser.theory.moments import Backup, Moments
+from smoothcruiser.theory.analysis import Ground
+from smoothcruiser.theory.moments import Backup, Moments, middle
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.schedule.kinds.base import Estimator, Kind, Walk
-from smoothcruiser.schedule.kinds.chances import chances
-from smoothcruiser.theory.ground import Ground
+from smoothcruiser.schedule.kinds.base import Estimator, Kind, Walk, chances
+from smoothcruiser.theory.analysis import Ground
 from smoothcruiser.theory.moments import Backup, Moments, plug_in
 from smoothcruiser.theory.randomized import Terms, plug_in_terms, random_plug_in
 

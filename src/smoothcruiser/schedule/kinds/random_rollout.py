@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
-from smoothcruiser.schedule.kinds.chances import chances
-from smoothcruiser.theory.ground import Ground
+from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk, chances
+from smoothcruiser.theory.analysis import Ground
 from smoothcruiser.theory.moments import Backup, Moments, rollout
 from smoothcruiser.theory.randomized import Terms, random_rollout, rollout_terms
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smoothcruiser.schedule.kinds.base import Estimator, Kind, Walk
-from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.analysis import Ground
 from smoothcruiser.theory.moments import Backup, Moments, rollout, rollout_loss
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level
-    from smoothcruiser.theory.paper_accuracy import PaperConstants
+    from smoothcruiser.theory.paper_ladder import PaperConstants
 
 
 class Rollout(Estimator):

@@ -24,7 +24,7 @@ def verify(schedule: Schedule) -> None:
     if schedule.epsilon == math.inf:
         return
     if schedule.delta_prime is not None:
-        from smoothcruiser.schedule.verify.paper import verify_paper
+        from smoothcruiser.schedule.verify.paper_promise import verify_paper
 
         verify_paper(schedule)
     else:

@@ -31,17 +31,17 @@ def evaluator_of(method: str, name: str, given: Any) -> LeafEvaluator | None:
 
         return OverArrays(source)
     if isinstance(source, np.ndarray | list):
-        from smoothcruiser.tree.evaluators.known import StateTable
+        from smoothcruiser.tree.evaluators.known_evaluators import StateTable
 
         return StateTable(source)
     from smoothcruiser.exact.solution import Solution
 
     if isinstance(source, Solution):
-        from smoothcruiser.tree.evaluators.known import Solved
+        from smoothcruiser.tree.evaluators.known_evaluators import Solved
 
         return Solved(source)
     if is_memory(source):
-        from smoothcruiser.tree.evaluators.known import CertifiedValues
+        from smoothcruiser.tree.evaluators.known_evaluators import CertifiedValues
 
         return CertifiedValues(source)
     if callable(source):

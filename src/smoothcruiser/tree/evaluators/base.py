@@ -66,7 +66,9 @@ def named_like(state: Any, columns: Any) -> Any:
         named_like(field, column) for field, column in zip(state, columns, strict=True)
     ]
     return (
-        type(state)(*named_fields) if hasattr(state, "_fields") else tuple(named_fields)
+        type(state)(*named_fields)
+        if hasattr(state, "_fields")
+        else tuple(named_fields)
     )
 
 

@@ -1,0 +1,321 @@
+"""The loops of certified search for one bound and one operator.
+
+They are compiled, or plain Python for a plain Python operator. Built-in
+operators share one compiled set per bound, cached on disk. Another operator is
+compiled into a set of its own. A ``CustomOperator`` of plain functions runs the
+same loops uncompiled: the operator is put in by rebinding globals, so there is
+one definition for all.
+"""
+
+from __future__ import annotations
+
+import types
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smoothcruiser.certified.bounds.base import KEEP, Bound
+from smoothcruiser.certified.sweeps import (
+    counted_kernel,
+    layers_kernel,
+    memory_kernel,
+    pooled_kernel,
+    steering_kernel,
+)
+from smoothcruiser.certified.sweeps import counted_kernel as influence_kernel
+from smoothcruiser.certified.sweeps import layers_kernel as inductive_kernel
+from smoothcruiser.certified.sweeps import sweeps_kernel as changes_kernel
+from smoothcruiser.certified.sweeps import sweeps_kernel as solving_kernel
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit.build import compile_function, source_fingerprint
+from smoothcruiser.jit.oracle import first_line
+from smoothcruiser.operators import Operator
+from smoothcruiser.operators.parts import parts_of
+
+_PACKAGE = __name__.split(".", maxsplit=1)[0]
+
+
+class Loops(NamedTuple):
+    """The loops that a query runs."""
+
+    record: Any
+    rehash: Any
+    repack: Any
+    sweep: Any
+    spread: Any
+    reach: Any
+    allocate: Any
+
+
+class LayerLoops(NamedTuple):
+    """The loops that run over the layers of a horizon."""
+
+    list_layers: Any
+    sweep: Any
+    flow: Any
+    show: Any
+
+
+def make_loops(operator: Operator, bound: Bound) -> Loops:
+    """Return the loops for ``operator`` and ``bound``.
+
+    The compiled ones are shared by all problems with built-in operators.
+    """
+    operator_parts = parts_of(operator)
+    try:
+        base_loops, bound_side = _builtin(bound), compile_function(bound.side)
+    except Exception as error:  # ``side`` is no function that can be rebuilt
+        raise not_compiled(bound, error) from error
+    if operator_parts is None:
+        return base_loops
+    if operator_parts.compiled:
+        return base_loops._replace(
+            sweep=compile_function(
+                changes_kernel.sweep,
+                builtin_value=operator_parts.value,
+                BOUND=bound_side,
+            ),
+            spread=compile_function(
+                steering_kernel.spread, builtin_gradient=operator_parts.gradient
+            ),
+        )
+    return base_loops._replace(
+        sweep=rebound(
+            changes_kernel.sweep,
+            {"builtin_value": operator_parts.value, "BOUND": bound.side},
+        ),
+        spread=rebound(
+            steering_kernel.spread, {"builtin_gradient": operator_parts.gradient}
+        ),
+    )
+
+
+def make_layer_loops(operator: Operator, bound: Bound) -> LayerLoops:
+    """Return the loops over layers for ``operator`` and ``bound``."""
+    operator_parts, base_loops = parts_of(operator), _builtin_layers(bound)
+    if operator_parts is None:
+        return base_loops
+    bound_side = (
+        compile_function(bound.side) if operator_parts.compiled else bound.side
+    )
+    new_globals = {
+        "builtin_value": operator_parts.value,
+        "builtin_gradient": operator_parts.gradient,
+        "BOUND": bound_side,
+    }
+    build_loop: Any = (
+        (lambda function: compile_function(function, **new_globals))
+        if operator_parts.compiled
+        else (lambda function: rebound(function, new_globals))
+    )
+    return base_loops._replace(
+        sweep=build_loop(layers_kernel.sweep_layers),
+        flow=build_loop(layers_kernel.flow_layers),
+        show=build_loop(layers_kernel.show_stage),
+    )
+
+
+class CountedLoops(NamedTuple):
+    """The loops that solve the counted model."""
+
+    solve: Any
+    means: Any
+    close: Any
+    show: Any
+    spread: Any
+    solve_layers: Any
+    show_means: Any
+    spread_layers: Any
+    price: float = 1.0  # how much slower than compiled code they are
+
+
+PYTHON_PRICE = 300.0  # plain Python takes about a microsecond for an outcome
+
+
+def make_counted_loops(operator: Operator) -> CountedLoops:
+    """Return the loops for ``operator``; they are the same for all bounds."""
+    operator_parts = parts_of(operator)
+    new_globals: dict[str, Any] = {}
+    if operator_parts is not None:
+        new_globals = {
+            "builtin_value": operator_parts.value,
+            "builtin_gradient": operator_parts.gradient,
+        }
+    if operator_parts is not None and not operator_parts.compiled:
+        plain_loops = [rebound(function, new_globals) for function in COUNTED]
+        return CountedLoops(*plain_loops)._replace(price=PYTHON_PRICE)
+    compiled_loops = [
+        compile_function(function, nogil=True, **new_globals) for function in COUNTED
+    ]
+    return CountedLoops(*compiled_loops)
+
+
+COUNTED = (
+    counted_kernel.solve_nodes,
+    counted_kernel.node_means,
+    counted_kernel.close_node,
+    counted_kernel.show_nodes,
+    influence_kernel.spread_nodes,
+    counted_kernel.solve_layers,
+    counted_kernel.show_means,
+    influence_kernel.spread_layers,
+)
+
+
+class ClosingLoops(NamedTuple):
+    """The loops that prove bounds of totals by induction."""
+
+    push: Any
+    straighten: Any
+    follow: Any
+    climb: Any
+    is_inductive: Any
+
+
+class PooledLoops(NamedTuple):
+    """The loops that bound a state by the unseen mass of all pairs together."""
+
+    prepare: Any
+    gaps: Any
+    means: Any
+    solve: Any
+    fix_policy: Any
+    worst_pair: Any
+
+
+@cache
+def make_pooled_loops() -> PooledLoops:
+    """Return the loops; the operator is a built-in one."""
+    loop_names = PooledLoops._fields
+    return PooledLoops(
+        *(
+            compile_function(getattr(pooled_kernel, loop_name), nogil=True)
+            for loop_name in loop_names
+        )
+    )
+
+
+@cache
+def make_closing_loops(bound: Bound) -> ClosingLoops:
+    """Return the loops for ``bound``; the operator is plain max."""
+    compile_options = {
+        "nogil": True,
+        "salt": _mark(bound),
+        "BOUND": compile_function(bound.side),
+    }
+    return ClosingLoops(
+        push=compile_function(inductive_kernel.push, **compile_options),
+        straighten=compile_function(
+            solving_kernel.straighten,
+            TILT=compile_function(bound.tilt),
+            **compile_options,
+        ),
+        follow=compile_function(solving_kernel.follow, nogil=True),
+        climb=compile_function(inductive_kernel.climb, **compile_options),
+        is_inductive=compile_function(
+            inductive_kernel.is_inductive, **compile_options
+        ),
+    )
+
+
+def _mark(bound: Bound) -> str | None:
+    """The key by which a bound's loops are cached on disk.
+
+    None unless the bound is of this package: only its own sources are followed.
+    """
+    is_ours = _is_ours(bound.side)
+    return f"{bound.word}_{source_fingerprint(bound.side)}" if is_ours else None
+
+
+@cache
+def _builtin_layers(bound: Bound) -> LayerLoops:
+    compile_options = {
+        "nogil": True,
+        "salt": _mark(bound),
+        "BOUND": compile_function(bound.side),
+    }
+    return LayerLoops(
+        list_layers=compile_function(layers_kernel.list_layers, nogil=True),
+        sweep=compile_function(layers_kernel.sweep_layers, **compile_options),
+        flow=compile_function(layers_kernel.flow_layers, **compile_options),
+        show=compile_function(layers_kernel.show_stage, **compile_options),
+    )
+
+
+@cache
+def _builtin(bound: Bound) -> Loops:
+    return Loops(
+        record=compile_function(memory_kernel.record, nogil=True),
+        rehash=compile_function(memory_kernel.rehash),
+        repack=compile_function(memory_kernel.repack),
+        sweep=compile_function(
+            changes_kernel.sweep,
+            nogil=True,
+            salt=_mark(bound),
+            BOUND=compile_function(bound.side),
+        ),
+        spread=compile_function(steering_kernel.spread, nogil=True),
+        reach=compile_function(steering_kernel.reach, nogil=True),
+        allocate=compile_function(steering_kernel.allocate, nogil=True),
+    )
+
+
+def _is_ours(function: Any) -> bool:
+    """Whether a function is of this package, and not of one with a similar name."""
+    return str(function.__module__).split(".", maxsplit=1)[0] == _PACKAGE
+
+
+def not_compiled(bound: Bound, error: Exception) -> InvalidInput:
+    """The refusal of a bound that Numba cannot compile."""
+    return InvalidInput(
+        f"The bound {bound.word!r} cannot be compiled: {first_line(error)} Its side must "
+        "be a function that Numba can compile."
+    )
+
+
+def rebound(function: Any, replace: dict[str, Any]) -> Any:
+    """Return a copy of a plain function of this package with globals replaced by name.
+
+    Those of the package functions it calls are replaced as well.
+    """
+    new_globals = dict(function.__globals__)
+    for global_name in function.__code__.co_names:
+        inner_function = new_globals.get(global_name)
+        if global_name in replace:
+            new_globals[global_name] = replace[global_name]
+        elif (
+            isinstance(inner_function, types.FunctionType)
+            and _is_ours(inner_function)
+            and inner_function is not function
+        ):
+            new_globals[global_name] = rebound(inner_function, replace)
+    return types.FunctionType(
+        function.__code__,
+        new_globals,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+
+
+def warm_intake(loops: Loops, graph: Any) -> None:
+    """Compile (or load) the loops that enter and share out samples."""
+    no_indices, no_values = np.zeros(0, dtype=np.int64), np.zeros(0)
+    loops.record(
+        graph, no_indices, no_indices, no_indices, no_values, 0, 0.0, 1.0, np.uint64(0)
+    )
+    loops.rehash(graph)
+    loops.repack(graph, graph.entries)
+    loops.allocate(graph, no_indices, 0, 0, 0.0, 1, no_indices, no_indices)
+
+
+def warm(loops: Loops, bound: Bound, graph: Any, rules: Any) -> None:
+    """Compile (or load) the loops that run over nodes, on an empty graph."""
+    no_indices, no_values = np.zeros(0, dtype=np.int64), np.zeros(0)
+    try:
+        loops.sweep(graph, no_indices, 0, KEEP, rules)
+    except Exception as error:  # operators are compiled before they are put in
+        raise not_compiled(bound, error) from error
+    loops.reach(graph, no_indices, 0)
+    loops.spread(graph, no_indices, 0, no_values, 0.0, 0, rules)

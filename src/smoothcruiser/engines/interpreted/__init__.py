@@ -1,0 +1,1 @@
+"""Engines that run schedules without a compiler: reference, plain Python, batched."""

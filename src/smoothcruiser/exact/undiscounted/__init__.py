@@ -1,0 +1,1 @@
+"""Exact solutions at discount 1."""

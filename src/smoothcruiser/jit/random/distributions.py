@@ -1,0 +1,381 @@
+"""Random numbers by law, as compiled methods of a stream.
+
+The plain-Python methods in ``jit.random.streams`` call the same code.
+
+Every sampler is exact: it inverts a distribution or rejects, and never puts a
+normal law in the place of another. All that remains is the rounding of doubles and
+the 53 bits of a uniform number.
+
+  uniform      low + (high - low) U
+  normal       Marsaglia's polar method (1964); the second value of a pair is dropped, so that no
+               state hides in the stream
+  exponential  inversion
+  geometric    inversion: the number of the exponential's interval of length -log(1 - p)
+  gamma        Marsaglia and Tsang (2000); below shape 1, G(shape + 1) U**(1 / shape)
+  beta         X / (X + Y) of two gamma variables, from their logarithms, so that nothing underflows
+  poisson      products of uniforms below mean 10, then Hörmann's PTRS (1993, transformed rejection)
+  binomial     inversion below mean 10, then Hörmann's BTRS (1993); p > 1/2 counts failures
+
+Rejection compares with a log-probability. It is computed by Loader's
+saddle-point expansion (2000), since differences of log-gammas lose all digits
+for large counts.
+
+Arguments outside a law's domain raise ``ValueError`` with a constant sentence:
+compiled code cannot put numbers into one. Left out: samples from a collection
+of elements (``jit.random.collection_samplers``).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core.errors import TypingError
+from numba.core.extending import overload_method, register_jitable
+
+from smoothcruiser.jit.random.stream_type import StreamType
+
+# Doubles are exact whole numbers up to 2**53 = 9e15, which leaves room for a
+# few deviations more.
+LARGEST_COUNT = 10**15
+SMALL_MEAN = 10.0  # PTRS and BTRS are proved from mean 10 on
+# P(a binomial of mean 10 exceeds it) < 1e-70, far below a step of a uniform.
+INVERSION_END = 110
+LOG_TWO_PI = math.log(2.0 * math.pi)
+# Of a geometric law: its largest count, 36.8 / p, is below 2**63.
+SMALLEST_CHANCE = 1e-17
+# Outside of these, the logarithm of a gamma variable overflows.
+SMALLEST_BETA, LARGEST_BETA = 1e-300, 1e300
+
+
+def law(*integer_names: str) -> Callable[[Any], Any]:
+    """A decorator that makes a function the compiled stream method of its name.
+
+    Arguments in ``whole`` are integers.
+    """
+
+    def register(function: Any) -> Any:
+        signature = inspect.signature(function)
+
+        def check_types(*arguments: Any, **keywords: Any) -> Any:
+            bound_arguments = signature.bind(*arguments, **keywords).arguments
+            for name, argument_type in list(bound_arguments.items())[1:]:
+                allowed_types = (
+                    (types.Integer,)
+                    if name in integer_names
+                    else (types.Number, types.Boolean)
+                )
+                is_default = isinstance(argument_type, types.Omitted | int | float)
+                if not is_default and not isinstance(argument_type, allowed_types):
+                    expected_text = (
+                        "a whole number" if name in integer_names else "a number"
+                    )
+                    call_text = f"rng.{function.__name__}{_list_parameters(signature)}"
+                    raise TypingError(
+                        f"{call_text} takes {expected_text} as {name}, got {argument_type}."
+                    )
+            return function
+
+        check_types.__name__ = (
+            f"_{function.__name__}_method"  # its name in Numba's errors
+        )
+        check_types.__signature__ = signature  # type: ignore[attr-defined]
+        overload_method(StreamType, function.__name__)(check_types)
+        return function
+
+    return register
+
+
+def _list_parameters(signature: Any) -> str:
+    return "(" + ", ".join(list(signature.parameters)[1:]) + ")"
+
+
+# --- continuous laws ----------------------------------------------------------
+
+
+@law()
+def uniform(self: Any, low: float = 0.0, high: float = 1.0) -> Any:
+    """A uniform number in [low, high)."""
+    # In compiled code float() would keep a float32.
+    width = np.float64(high) - np.float64(low)
+    if not 0.0 <= width < math.inf:
+        raise ValueError(
+            "rng.uniform(low, high) needs finite numbers with low <= high"
+        )
+    return low + width * self.random()
+
+
+@law()
+def normal(self: Any, loc: float = 0.0, scale: float = 1.0) -> Any:
+    """A normal number with mean ``loc`` and standard deviation ``scale``."""
+    if not (abs(loc) < math.inf and 0.0 <= scale < math.inf):
+        raise ValueError(
+            "rng.normal(loc, scale) needs a finite loc and a finite scale >= 0"
+        )
+    return loc + scale * _standard_normal(self)
+
+
+@register_jitable
+def _standard_normal(rng: Any) -> Any:
+    while True:
+        x = 2.0 * rng.random() - 1.0
+        y = 2.0 * rng.random() - 1.0
+        s = x * x + y * y
+        if 0.0 < s < 1.0:
+            return x * math.sqrt(-2.0 * math.log(s) / s)
+
+
+@law()
+def exponential(self: Any, scale: float = 1.0) -> Any:
+    """An exponential number with mean ``scale``."""
+    if not 0.0 <= scale < math.inf:
+        raise ValueError("rng.exponential(scale) needs a finite scale >= 0")
+    return scale * -math.log(1.0 - self.random())
+
+
+@law()
+def gamma(self: Any, shape: float, scale: float = 1.0) -> Any:
+    """A gamma number with mean ``shape * scale``."""
+    if not (0.0 <= shape < math.inf and 0.0 <= scale < math.inf):
+        raise ValueError(
+            "rng.gamma(shape, scale) needs finite shape >= 0 and scale >= 0"
+        )
+    if shape == 0.0:
+        return 0.0
+    if shape < 1.0:
+        boost = math.exp(math.log(1.0 - self.random()) / shape)
+        return scale * (boost * _large_gamma(self, shape + 1.0))
+    return scale * _large_gamma(self, float(shape))
+
+
+@register_jitable
+def _large_gamma(rng: Any, shape: float) -> Any:
+    """Gamma with shape >= 1: d (1 + t)**3 with t = N / sqrt(9 d), d = shape - 1/3."""
+    d = shape - 1.0 / 3.0
+    while True:
+        x = _standard_normal(rng)
+        t = x / math.sqrt(9.0 * d)
+        if t <= -1.0:
+            continue
+        v = (1.0 + t) ** 3
+        u = 1.0 - rng.random()
+        if u < 1.0 - 0.0331 * x**4:
+            return d * v
+        # d (1 - v + log v), with v - 1 multiplied out: 1 - v would lose the
+        # digits of t.
+        if math.log(u) < 0.5 * x * x + d * (
+            3.0 * math.log1p(t) - t * (3.0 + t * (3.0 + t))
+        ):
+            return d * v
+
+
+@law()
+def beta(self: Any, a: float, b: float) -> Any:
+    """A beta number with mean ``a / (a + b)``."""
+    if not (SMALLEST_BETA <= a <= LARGEST_BETA and SMALLEST_BETA <= b <= LARGEST_BETA):
+        raise ValueError("rng.beta(a, b) needs a and b > 0 (from 1e-300 to 1e300)")
+    first_log = _log_gamma_variable(self, float(a))
+    second_log = _log_gamma_variable(self, float(b))
+    return 1.0 / (1.0 + math.exp(second_log - first_log))
+
+
+@register_jitable
+def _log_gamma_variable(rng: Any, shape: float) -> Any:
+    """The logarithm of a gamma number, finite where the number itself underflows."""
+    if shape < 1.0:
+        boost = math.log(1.0 - rng.random()) / shape
+        return boost + math.log(_large_gamma(rng, shape + 1.0))
+    return math.log(_large_gamma(rng, shape))
+
+
+# --- counts -------------------------------------------------------------------
+
+
+@law()
+def geometric(self: Any, p: float) -> Any:
+    """The number of trials up to the first success, 1, 2, …"""
+    if not SMALLEST_CHANCE <= p <= 1.0:
+        raise ValueError(
+            "rng.geometric(p) needs a probability 0 < p <= 1 (at least 1e-17)"
+        )
+    if p == 1.0:
+        return np.int64(1)
+    num_intervals = math.ceil(math.log(1.0 - self.random()) / math.log1p(-p))
+    return max(np.int64(1), np.int64(num_intervals))
+
+
+@law()
+def poisson(self: Any, lam: float) -> Any:
+    """A Poisson count with mean ``lam``."""
+    if not 0.0 <= lam <= LARGEST_COUNT:
+        raise ValueError("rng.poisson(lam) needs a mean lam >= 0 (at most 1e15)")
+    if lam < SMALL_MEAN:
+        return _poisson_by_products(self, float(lam))
+    return _poisson_by_rejection(self, float(lam))
+
+
+@register_jitable
+def _poisson_by_products(rng: Any, lam: float) -> Any:
+    """How many uniforms keep their product above exp(-lam)."""
+    product_limit = math.exp(-lam)
+    product = rng.random()
+    num_factors = 0
+    while product > product_limit:
+        product *= rng.random()
+        num_factors += 1
+    return np.int64(num_factors)
+
+
+@register_jitable
+def _poisson_by_rejection(rng: Any, lam: float) -> Any:
+    """A Poisson count by PTRS; the constants are Hörmann's."""
+    b = 0.931 + 2.53 * math.sqrt(lam)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    inner_limit = 0.9277 - 3.6224 / (b - 2.0)
+    while True:
+        u = rng.random() - 0.5
+        v = 1.0 - rng.random()
+        edge = 0.5 - abs(u)
+        if edge == 0.0:
+            continue
+        k = math.floor((2.0 * a / edge + b) * u + lam + 0.43)
+        if edge >= 0.07 and v <= inner_limit:
+            return np.int64(k)
+        if k < 0 or (edge < 0.013 and v > edge):
+            continue
+        log_probability = _log_poisson(float(k), lam)
+        if math.log(v * inverse_alpha / (a / (edge * edge) + b)) <= log_probability:
+            return np.int64(k)
+
+
+@law("n")
+def binomial(self: Any, n: int, p: float) -> Any:
+    """The number of successes in ``n`` trials of probability ``p``."""
+    if not (0 <= n <= LARGEST_COUNT and 0.0 <= p <= 1.0):
+        raise ValueError(
+            "rng.binomial(n, p) needs n >= 0 (at most 1e15) and 0 <= p <= 1"
+        )
+    if p > 0.5:
+        return np.int64(n) - _rare_successes(self, np.int64(n), 1.0 - p)
+    return _rare_successes(self, np.int64(n), float(p))
+
+
+@register_jitable
+def _rare_successes(rng: Any, n: Any, p: float) -> Any:
+    """A binomial count with p <= 1/2."""
+    if n == 0 or p == 0.0:
+        return np.int64(0)
+    if n * p < SMALL_MEAN:
+        return _binomial_by_inversion(rng, n, p)
+    return _binomial_by_rejection(rng, n, p)
+
+
+@register_jitable
+def _binomial_by_inversion(rng: Any, n: int, p: float) -> Any:
+    """A binomial count by inversion.
+
+    The probabilities of 0, 1, … are subtracted from a uniform until it is used
+    up.
+    """
+    last_count = min(n, INVERSION_END)
+    success_odds = p / (1.0 - p)
+    zero_probability = math.exp(n * math.log1p(-p))
+    while True:  # again if rounding left something of the uniform after the last count
+        uniform_left = rng.random()
+        probability = zero_probability
+        for k in range(last_count + 1):
+            if uniform_left < probability:
+                return np.int64(k)
+            uniform_left -= probability
+            probability *= success_odds * (n - k) / (k + 1)
+
+
+@register_jitable
+def _binomial_by_rejection(rng: Any, n: int, p: float) -> Any:
+    """A binomial count by BTRS; the constants are Hörmann's."""
+    deviation = math.sqrt(n * p * (1.0 - p))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    center = n * p + 0.5
+    inner_limit = 0.92 - 4.2 / b
+    alpha = (2.83 + 5.1 / b) * deviation
+    log_peak = _log_binomial(math.floor((n + 1) * p), float(n), p)
+    while True:
+        u = rng.random() - 0.5
+        v = 1.0 - rng.random()
+        edge = 0.5 - abs(u)
+        if edge == 0.0:
+            continue
+        k = math.floor((2.0 * a / edge + b) * u + center)
+        if k < 0 or k > n:
+            continue
+        if edge >= 0.07 and v <= inner_limit:
+            return np.int64(k)
+        log_ratio = _log_binomial(float(k), float(n), p) - log_peak
+        if math.log(v * alpha / (a / (edge * edge) + b)) <= log_ratio:
+            return np.int64(k)
+
+
+# --- log-probabilities (Loader 2000) ------------------------------------------
+
+
+@register_jitable
+def _log_poisson(k: float, lam: float) -> Any:
+    """Log of exp(-lam) lam**k / k!."""
+    if k == 0.0:
+        return -lam
+    return -_deviance(k, lam) - _stirling_error(k) - 0.5 * (LOG_TWO_PI + math.log(k))
+
+
+@register_jitable
+def _log_binomial(k: float, n: float, p: float) -> Any:
+    """Log of (n choose k) p**k (1 - p)**(n - k)."""
+    if k == 0.0:
+        return n * math.log1p(-p)
+    if k == n:
+        return n * math.log(p)
+    errors = _stirling_error(n) - _stirling_error(k) - _stirling_error(n - k)
+    deviances = _deviance(k, n * p) + _deviance(n - k, n * (1.0 - p))
+    return errors - deviances - 0.5 * (LOG_TWO_PI + math.log(k) + math.log1p(-k / n))
+
+
+@register_jitable
+def _stirling_error(k: float) -> Any:
+    """Log k! minus Stirling's log of sqrt(2 pi k) (k / e)**k.
+
+    The series is off by 2e-15 at 16.
+    """
+    if k < 16.0:
+        return math.lgamma(k + 1.0) - (k + 0.5) * math.log(k) + k - 0.5 * LOG_TWO_PI
+    s = 1.0 / (k * k)
+    series_tail = 1.0 / 1260.0 - s * (
+        1.0 / 1680.0 - s * (1.0 / 1188.0 - s * 691.0 / 360360.0)
+    )
+    return (1.0 / 12.0 - s * (1.0 / 360.0 - s * series_tail)) / k
+
+
+@register_jitable
+def _deviance(x: float, mean: float) -> Any:
+    """The deviance x log(x / mean) + mean - x.
+
+    Near x = mean it is computed from log's series in (x - mean) / (x + mean).
+    """
+    gap = x - mean
+    if abs(gap) >= 0.1 * (x + mean):
+        return x * math.log(x / mean) - gap
+    v = gap / (x + mean)
+    total = gap * v
+    term = 2.0 * x * v
+    odd_divisor = 3.0
+    while True:
+        term *= v * v
+        next_total = total + term / odd_divisor
+        if next_total == total:
+            return total
+        total = next_total
+        odd_divisor += 2.0

@@ -1,0 +1,222 @@
+"""The compiled form of a random stream: its Numba type, its four words, its bits.
+
+To compiled code a stream is the address of its four words, so its methods
+inline and nothing is reference-counted (about 2 ns per uniform number). This
+file holds the parts of every law in ``jit.random.distributions``:
+
+  ``raw()``       the next 64 bits of xoshiro256++ (Blackman and Vigna 2019)
+  ``random()``    the top 53 bits times 2**-53: uniform on [0, 1)
+  ``integers()``  uniform whole numbers without bias, by rejection
+
+The object that users hold is ``jit.random.streams.Stream``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.core.errors import TypingError
+from numba.core.extending import (
+    NativeValue,
+    intrinsic,
+    models,
+    overload_method,
+    register_jitable,
+    register_model,
+    unbox,
+)
+
+U11, U17, U19, U23, U32, U41, U45 = (
+    np.uint64(k) for k in (11, 17, 19, 23, 32, 41, 45)
+)
+ZERO, ONE, LOW32, TWO32 = (np.uint64(k) for k in (0, 1, 0xFFFFFFFF, 1 << 32))
+TWO63 = np.uint64(1 << 63)
+STEP53 = 2.0**-53
+
+
+class StreamType(types.Type):  # type: ignore[misc]
+    """The Numba type of a stream: the address of its state."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Stream")
+
+
+STREAM = StreamType()
+
+
+@register_model(StreamType)
+class StreamModel(models.PrimitiveModel):  # type: ignore[misc]
+    """The data model of a stream: an address, never boxed back and never counted."""
+
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, manager.lookup(types.intp).get_value_type())
+
+
+@unbox(StreamType)
+def _unbox(kind: Any, python_object: Any, c: Any) -> Any:
+    address = c.pyapi.object_getattr_string(python_object, "address")
+    native_pointer = c.pyapi.long_as_voidptr(address)
+    value = c.builder.ptrtoint(native_pointer, c.context.get_value_type(types.intp))
+    c.pyapi.decref(address)
+    return NativeValue(
+        value, is_error=cgutils.is_not_null(c.builder, c.pyapi.err_occurred())
+    )
+
+
+def _word_pointer(context: Any, builder: Any, address: Any, index: Any) -> Any:
+    base_pointer = builder.inttoptr(
+        address, context.get_value_type(types.uint64).as_pointer()
+    )
+    return cgutils.gep_inbounds(builder, base_pointer, index)
+
+
+@intrinsic
+def word(typing_context: Any, stream: Any, index: Any) -> Any:
+    """The state word ``index``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(
+            _word_pointer(context, builder, arguments[0], arguments[1])
+        )
+
+    return types.uint64(stream, types.intp), generate
+
+
+@intrinsic
+def set_word(typing_context: Any, stream: Any, index: Any, value: Any) -> Any:
+    """Write the state word ``index``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(
+            arguments[2], _word_pointer(context, builder, arguments[0], arguments[1])
+        )
+        return context.get_dummy_value()
+
+    return types.void(stream, types.intp, types.uint64), generate
+
+
+@intrinsic
+def stream_at(typing_context: Any, address: Any) -> Any:
+    """The stream with its state at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return arguments[0]
+
+    return STREAM(types.intp), generate
+
+
+@overload_method(StreamType, "raw")
+def _raw_method(self: Any) -> Any:
+    def raw(self: Any) -> Any:
+        s0, s1, s2, s3 = word(self, 0), word(self, 1), word(self, 2), word(self, 3)
+        outer_sum = s0 + s3
+        result = ((outer_sum << U23) | (outer_sum >> U41)) + s0
+        shifted = s1 << U17
+        s2 ^= s0
+        s3 ^= s1
+        set_word(self, 1, s1 ^ s2)
+        set_word(self, 0, s0 ^ s3)
+        set_word(self, 2, s2 ^ shifted)
+        set_word(self, 3, (s3 << U45) | (s3 >> U19))
+        return result
+
+    return raw
+
+
+@overload_method(StreamType, "random")
+def _random_method(self: Any) -> Any:
+    def random(self: Any) -> Any:
+        return np.float64(np.int64(self.raw() >> U11)) * STEP53
+
+    return random
+
+
+@register_jitable
+def below(rng: Any, size: Any) -> Any:
+    """A uniform whole number in 0..size-1.
+
+    ``size`` is a uint64, and 0 stands for 2**64.
+    """
+    if size - ONE >= LOW32:
+        return below_large(rng, size)
+    return below_small(rng, size)
+
+
+@register_jitable
+def below_small(rng: Any, size: Any) -> Any:
+    """A uniform whole number in 0..size-1, for size < 2**32.
+
+    This is Lemire's multiply-shift on the top 32 bits, with his rejection
+    (2019).
+    """
+    product = (rng.raw() >> U32) * size
+    low_bits = product & LOW32
+    if low_bits < size:
+        rejection_floor = (TWO32 - size) % size
+        while low_bits < rejection_floor:
+            product = (rng.raw() >> U32) * size
+            low_bits = product & LOW32
+    return product >> U32
+
+
+@register_jitable
+def below_large(rng: Any, size: Any) -> Any:
+    """A uniform whole number in 0..size-1, for any size; 0 stands for 2**64.
+
+    It is 64 bits modulo size, where the first 2**64 mod size values are
+    rejected.
+    """
+    if size == ZERO:
+        return rng.raw()
+    rejection_floor = (ZERO - size) % size
+    bits = rng.raw()
+    while bits < rejection_floor:
+        bits = rng.raw()
+    return bits % size
+
+
+@overload_method(StreamType, "integers", jit_options={"forceinline": True})
+def _integers_method(self: Any, low: Any, high: Any = None) -> Any:
+    for bound in (low, high):
+        if not (isinstance(bound, types.Integer) or is_none(bound)) or is_none(low):
+            call_text = "rng.integers(low, high)"
+            raise TypingError(
+                f"{call_text} takes whole numbers, got {bound}; convert it with int()."
+            )
+    if is_none(high):
+
+        def integers(self: Any, low: Any, high: Any = None) -> Any:
+            range_size = np.uint64(low)
+            if (
+                range_size - ONE < LOW32
+            ):  # the common case, kept small enough to be inlined
+                return np.int64(below_small(self, range_size))
+            return _large_or_wrong(self, low)
+
+    else:
+
+        def integers(self: Any, low: Any, high: Any = None) -> Any:
+            if low >= high or (high > 0 and np.uint64(high) > TWO63):
+                raise ValueError(
+                    "rng.integers(low, high) needs -2**63 <= low < high <= 2**63"
+                )
+            first_number = np.uint64(low)
+            return np.int64(first_number + below(self, np.uint64(high) - first_number))
+
+    return integers
+
+
+@register_jitable
+def _large_or_wrong(rng: Any, n: Any) -> Any:
+    if n < 1 or np.uint64(n) > TWO63:
+        raise ValueError("rng.integers(n) needs n from 1 to 2**63")
+    return np.int64(below_large(rng, np.uint64(n)))
+
+
+def is_none(kind: Any) -> bool:
+    """Whether an argument was left out, or is None."""
+    left_out = isinstance(kind, types.Omitted) and kind.value is None
+    return kind is None or left_out or isinstance(kind, types.NoneType)

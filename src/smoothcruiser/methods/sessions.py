@@ -1,0 +1,259 @@
+"""Resuming a stored run: the same problem, state, seed, cut, versions and streams.
+
+A store may come from elsewhere. Its contents are checked before anything is run: the
+seals and numbers (``store``), then the imports that would rebuild the problem, which
+need the caller's consent (``trust``), then the fingerprint of the problem and the
+versions. The bits are those of a run that was never stopped.
+
+Sessions that prepare once, for methods that would prepare every decision anew.
+
+Preparing a schedule takes longer than a short decision may: the simulator is timed, and
+the optimizer takes tenths of a second. ``auto`` looks at the simulator besides. Neither
+depends on more of the state than how many steps are left of a horizon. So
+
+  ScheduleSession   prepares a schedule once and runs it at every state: the same
+                    answers
+  AutoSession       under a time limit, lets ``auto`` choose once, at the first state,
+                    and continues with the chosen method's own session. Certified search
+                    then keeps one memory, and one delta, for all decisions (with a
+                    horizon each decision has its own); where ``auto`` would run a
+                    schedule after it, the search has all the time.
+
+Preparing once counts against the seconds of no decision, like compiling
+(``jit.interrupts``). Without a time limit ``auto`` chooses at every state, as ``plan``
+does.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.estimate import Estimate
+from smoothcruiser.jit.interrupts import Stopwatch, pause_stopwatch
+from smoothcruiser.methods import METHODS
+from smoothcruiser.methods.base import Prepared, Session, prepare_answer
+from smoothcruiser.methods.portfolio import (
+    ChosenMethod,
+    Race,
+    choice_notes,
+    with_calls_before,
+)
+from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
+from smoothcruiser.problem.arguments import check_keywords, is_whole
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.progress import Callback
+from smoothcruiser.query import ComputeKeywords, Query
+
+if TYPE_CHECKING:
+    from smoothcruiser.store import StoredRun
+
+
+log = logging.getLogger(__name__)
+
+
+class Resuming(ComputeKeywords, total=False):
+    """The keywords of ``plan`` that a run of ours may be taken up with."""
+
+    budget: float | None
+    seconds: float | None
+    max_states: int | None
+    progress: bool | Callback | None
+
+
+def resume(
+    number: int,
+    store: str | Path,
+    problem: Problem | None = None,
+    *,
+    state: Any = None,
+    trust: bool = False,
+    **asked: Unpack[Resuming],
+) -> Estimate:
+    """The Estimate of a stored run, which reuses its finished parts.
+
+    The bits are those of a run that was never stopped.
+
+    Args:
+        number: the run's number in the store (``smoothcruiser runs`` lists them).
+        store: the file that the run was started with.
+        problem: the same problem again, where ``make`` did not build it.
+        state: the same state again, where the store cannot hold it.
+        trust: whether the store may name a module that is imported to rebuild the
+            problem. Built-in problems need no trust.
+        **asked: ``executor``, ``workers``, ``scheduler``, ``tls``, ``seconds``
+            and ``progress``, as in ``plan``; for certified search also ``budget``
+            and ``max_states``.
+    """
+    known_keywords = frozenset().union(
+        *(method.resumes for method in METHODS.values())
+    )
+    check_keywords("resume", asked, sorted(known_keywords))
+    stored = stored_run(number, store)
+    return pick_up(stored, store, problem, state=state, trust=trust, **asked).run()
+
+
+def stored_run(number: int, store: str | Path) -> StoredRun:
+    """A run of a store; nothing is executed and nothing written."""
+    from smoothcruiser.store import Store
+
+    if not is_whole(number):
+        raise InvalidInput(f"A run has a whole number, got {number!r}.")
+    with Store(store, write=False) as open_store:
+        return open_store.get(int(number))
+
+
+def pick_up(
+    stored: StoredRun,
+    store: str | Path,
+    problem: Problem | None = None,
+    *,
+    state: Any = None,
+    trust: bool = False,
+    **asked: Unpack[Resuming],
+) -> Prepared:
+    """A stored run that is about to go on; the arguments are those of ``resume``."""
+    from smoothcruiser.store.file import check_versions
+    from smoothcruiser.store.record_checks import same_problem
+
+    method = METHODS.get(stored.method, SmoothCruiser())  # any schedule can be run
+    check_keywords(f"resume of a {stored.method} run", asked, sorted(method.resumes))
+    check_versions(stored.id, stored.versions)
+    problem, notes = same_problem(stored, problem, trust)
+    start_state = stored.state_at(problem, state)
+    if asked.get("executor") is None and asked.get("scheduler") is None:
+        asked["executor"] = stored.executor
+    query = Query.of(problem, start_state, store=store, **asked)
+    query = replace(
+        query, seed=stored.seed, compute=replace(query.compute, shards=stored.shards)
+    )
+    log.info(
+        "run %d of %s goes on with %s, after %d calls",
+        stored.id,
+        store,
+        stored.method,
+        stored.calls_done,
+    )
+    return method.pick_up(stored, query).with_notes(*notes)
+
+
+# A schedule serves all time limits within this factor of the one it was chosen for. The
+# clock ends a run that would take longer.
+SIMILAR = 2.0
+
+
+class ScheduleSession(Session):
+    """Decisions that follow one schedule for each number of steps left."""
+
+    _schedules: Any = None  # by horizon: the preparation, and its seconds
+
+    def keep(self, query: Query, ready: PreparedSchedule) -> None:
+        """Follow a schedule that was prepared for ``query``."""
+        fitted_once = None if ready.fitted is None else ready.fitted.again()
+        self._schedules = self._schedules or {}
+        time_limit = query.limits.seconds
+        self._schedules[query.problem.horizon] = (
+            replace(ready, fitted=fitted_once),
+            time_limit,
+        )
+
+    def _decide(self, query: Query) -> Estimate:
+        ready = self._similar_schedule(query)
+        if ready is None:
+            watch = Stopwatch()
+            with pause_stopwatch():
+                preparation = prepare_answer(self.method, query)
+            if not isinstance(preparation, PreparedSchedule):
+                return preparation.answer()
+            self.keep(query, ready := preparation)
+            if ready.fitted is not None:
+                compile_seconds = watch.stood_still()
+                fitted = replace(ready.fitted, compile_seconds=compile_seconds)
+                ready = replace(ready, fitted=fitted)
+        state_query = ready.query.at(query.state, query.seed)
+        state_query = replace(
+            state_query, limits=query.limits, progress=query.progress
+        )
+        return replace(ready, query=state_query).answer()
+
+    def _similar_schedule(self, query: Query) -> PreparedSchedule | None:
+        ready: PreparedSchedule | None
+        ready, earlier_limit = (self._schedules or {}).get(
+            query.problem.horizon, (None, None)
+        )
+        time_limit = query.limits.seconds
+        if ready is None or earlier_limit == time_limit:
+            return ready
+        is_similar = earlier_limit is not None and time_limit is not None
+        is_similar = (
+            is_similar
+            and earlier_limit / SIMILAR <= time_limit <= earlier_limit * SIMILAR
+        )
+        return ready if is_similar else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_schedules": None}
+
+
+class AutoSession(Session):
+    """Decisions of ``auto``; under a time limit it chooses once."""
+
+    _inner: Session | None = None
+    _notes: tuple[str, ...] = ()
+
+    def _decide(self, query: Query) -> Estimate:
+        if query.limits.seconds is None:
+            return super()._decide(query)
+        look_calls, watch = 0, Stopwatch()
+        choice_words: tuple[str, ...] = ()
+        if self._inner is None:
+            with pause_stopwatch():
+                ready = self._choose_once(query)
+                self._inner = self._session(ready)
+            if self._inner is None:
+                return ready.answer()
+            look_calls, choice_words = ready.looked, choice_notes(ready)
+            self._notes = ready.notes
+        compile_seconds = watch.stood_still()
+        if look_calls and query.limits.calls is not None:  # the look was paid for
+            calls_left = max(1, query.limits.calls - look_calls)
+            query = replace(query, limits=replace(query.limits, calls=calls_left))
+        self._inner.query = self.query
+        estimate = self._inner._decide(query)
+        return replace(
+            with_calls_before(estimate, look_calls),
+            compile_seconds=estimate.compile_seconds + compile_seconds,
+            notes=(*self._notes, *choice_words, *estimate.notes),
+        )
+
+    def _choose_once(self, query: Query) -> Prepared:
+        ready = prepare_answer(self.method, query)
+        if isinstance(ready, Race):
+            return ready.search_alone(
+                "auto chose certified search: states come back, and a decision has no "
+                "time for two methods."
+            )
+        return ready
+
+    def _session(self, ready: Prepared) -> Session | None:
+        """The session of the chosen method; None where a stop came before."""
+        chosen = ready.inner if isinstance(ready, ChosenMethod) else ready
+        if isinstance(chosen, PreparedSchedule):
+            following = ScheduleSession(chosen.method, self.query)
+            following.keep(ready.query, chosen)
+            return following
+        if chosen.method is self.method:  # nothing was chosen
+            return None
+        return chosen.method.session(self.query)
+
+    def review(self, estimate: Estimate, deadline: float) -> Estimate:  # noqa: D102
+        if self._inner is None:
+            return estimate
+        return self._inner.review(estimate, deadline)
+
+    def close(self) -> None:  # noqa: D102
+        if self._inner is not None:
+            self._inner.close()

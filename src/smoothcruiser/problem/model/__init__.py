@@ -1,0 +1,1 @@
+"""Known models: tables, rows of outcomes, arrays as input."""

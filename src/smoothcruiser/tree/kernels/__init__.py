@@ -1,0 +1,1 @@
+"""Tree search in the subset of Python that Numba compiles."""

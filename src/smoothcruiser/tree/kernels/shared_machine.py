@@ -1,0 +1,172 @@
+"""The tree machine that all users share: it calls their functions by address.
+
+States are rows of whole numbers: [which words are floats, W, w_1, ..., w_W], and to the
+machine a state is the address of W (``jit.by_address``). Two states are the same where
+all words are, except that 0.0 and -0.0 are equal and NaN is equal to nothing, as in the
+machine with the step inside.
+
+Not in this file: states that hold arrays, or numbers that Python would give
+another type. They have a machine of their own from the start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.jit import by_address
+from smoothcruiser.jit.build import compile_function, source_fingerprint
+from smoothcruiser.jit.memory import float_at, int_at, put_int
+from smoothcruiser.tree.kernels import kernel
+
+WORD = 8  # bytes
+MOST_WORDS = 63  # bits of a mask
+NEGATIVE_ZERO = -(2**63)  # the bits of -0.0
+
+
+def load(states: Any, i: int) -> Any:
+    """The address of the state in row ``i``."""
+    return states.ctypes.data + (i * states.shape[1] + 1) * WORD
+
+
+def store(states: Any, i: int, state: int) -> None:
+    """Copy a state to row ``i``."""
+    address = states.ctypes.data + (i * states.shape[1] + 1) * WORD
+    if address != state:
+        for w in range(int_at(state, 0) + 1):
+            put_int(address, w, int_at(state, w))
+
+
+def keep(states: Any, i: int, state: int) -> Any:
+    """Copy a state to row ``i``, and go on with the copy."""
+    address = states.ctypes.data + (i * states.shape[1] + 1) * WORD
+    if address != state:
+        for w in range(int_at(state, 0) + 1):
+            put_int(address, w, int_at(state, w))
+    return address
+
+
+def state_hash(state: int) -> Any:
+    """A hash of words; 0.0 and -0.0 have the same."""
+    mixed_bits = 0
+    for w in range(1, int_at(state, 0) + 1):
+        word = int_at(state, w)
+        mixed_bits = 1000003 * mixed_bits + (0 if word == NEGATIVE_ZERO else word)
+    return mixed_bits
+
+
+def same(stored: int, compared: int) -> bool:
+    """Whether a stored state is equal to another one."""
+    float_mask = int_at(stored, -1)
+    for w in range(1, int_at(stored, 0) + 1):
+        if (float_mask >> (w - 1)) & 1:
+            if float_at(stored, w) != float_at(compared, w):
+                return False
+        elif int_at(stored, w) != int_at(compared, w):
+            return False
+    return True
+
+
+def _machine_parts() -> dict[str, Any]:
+    row_functions = {
+        "LOAD": load,
+        "STORE": store,
+        "KEEP": keep,
+        "HASH": state_hash,
+        "SAME": same,
+    }
+    machine_parts = by_address.parts()
+    machine_parts |= {
+        name: compile_function(function) for name, function in row_functions.items()
+    }
+    machine_parts["salt"] += f"_{source_fingerprint(load)}"
+    del machine_parts["FRAGILE"]
+    return machine_parts
+
+
+class RowMachine:
+    """The shared machine with the functions of one problem, for one tree."""
+
+    def __init__(self, spoken: Any, state: Any, extras: bool) -> None:
+        """``state`` is the root's."""
+        self.spoken = spoken
+        self.room, self.root = spoken.buffer(), spoken.words(state)
+        self.mask = sum(
+            1 << w for w, is_float in enumerate(spoken.floats()) if is_float
+        )
+        self.parts = parts = _machine_parts()
+        hash_parts = {
+            name: parts[name] for name in ("LOAD", "STORE", "HASH", "SAME", "salt")
+        }
+        node_parts = {
+            name: parts[name] for name in ("LEGAL", "PLAYER", "STORE", "salt")
+        }
+        grow_parts = kernel.with_extras(parts) if extras else parts
+        self.grow = compile_function(kernel.grow, nogil=True, **grow_parts)
+        self.add_node = compile_function(kernel.add_node, **node_parts)
+        self.rehash = compile_function(kernel.rehash, **hash_parts)
+        self.compact = compile_function(kernel.compact, **hash_parts)
+        self._find = compile_function(kernel.find_child, **hash_parts)
+
+    @property
+    def data(self) -> tuple[int, int]:
+        """The machine's data argument."""
+        return self.spoken.address, int(self.room.ctypes.data)
+
+    def twin(self) -> RowMachine:
+        """The machine for a tree that grows at the same time."""
+        machine_copy: RowMachine = object.__new__(RowMachine)
+        machine_copy.__dict__.update(self.__dict__)
+        machine_copy.room = self.spoken.buffer()
+        return machine_copy
+
+    def allocate(self, capacity: int) -> Any:
+        """Memory for ``capacity`` states."""
+        state_rows = np.zeros((capacity, 2 + self.spoken.size), dtype=np.int64)
+        state_rows[:, 0], state_rows[:, 1] = self.mask, self.spoken.size
+        return state_rows
+
+    def move_states(self, old: Any, capacity: int, count: int) -> Any:
+        """Memory for states that begins with the first ``count`` of ``old``."""
+        state_rows = self.allocate(capacity)
+        state_rows[:count] = old[:count]
+        return state_rows
+
+    def load(self, states: Any, i: int) -> Any:
+        """The state in row ``i``, for Python."""
+        return self.spoken.state(states[i, 2:])
+
+    def find_child(
+        self, ints: Any, table: Any, states: Any, node: int, action: int, after: Any
+    ) -> int:
+        """As in ``kernel``, for a state of Python."""
+        state_words = self.spoken.words(after)
+        if self.spoken.state(state_words[1:]) != after:  # of another type
+            return -1
+        address = int(state_words.ctypes.data)
+        return int(self._find(ints, table, states, node, action, address))
+
+
+def as_columns(rows: Any, columns: Any, count: int) -> None:
+    """Copy rows of words to the columns of ``jit.state_words``."""
+    for w, column in enumerate(_flat_columns(columns), start=2):
+        word_column = np.ascontiguousarray(rows[:count, w])
+        column[:count] = (
+            word_column.view(np.float64) if column.dtype.kind == "f" else word_column
+        )
+
+
+def _flat_columns(columns: Any) -> list[Any]:
+    if isinstance(columns, tuple):
+        return [leaf for column in columns for leaf in _flat_columns(column)]
+    return [columns]
+
+
+def copy_store(stored: Any) -> Any:
+    """A copy of a store of states: an array, or a tuple of stores."""
+    return (
+        tuple(copy_store(field_store) for field_store in stored)
+        if isinstance(stored, tuple)
+        else stored.copy()
+    )

@@ -1,0 +1,1 @@
+"""Tree search in plain Python, for states and evaluators of any type."""
