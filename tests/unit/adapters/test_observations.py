@@ -55,7 +55,7 @@ def test_an_observation_is_what_the_step_showed():
     for env in (gymnasium.make("Acrobot-v1"), Doubled(gymnasium.make("CartPole-v1"))):
         problem = problem_of(env)
         _, state, _ = problem.oracle(
-            problem.initial_state, 1, sc.jit.streams.stream(1)
+            problem.initial_state, 1, sc.jit.random.streams.stream(1)
         )
         after, shown = problem.oracle.shown_last
         assert after is state

@@ -25,7 +25,7 @@ WORLDS = worlds()
 @pytest.fixture
 def slices(monkeypatch):
     """Every slice is saved; the number of samples in one is given."""
-    monkeypatch.setattr(keeping, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "LEAST_SAVE_SECONDS", 0.0)
     monkeypatch.setattr(keeping, "RARELY", 0)
 
     def of(size: int) -> None:
@@ -34,7 +34,7 @@ def slices(monkeypatch):
                 """Ignore the clock."""
                 return size
 
-        monkeypatch.setattr(search, "Pace", Steady)
+        monkeypatch.setattr(search, "SlicePace", Steady)
 
     return of
 

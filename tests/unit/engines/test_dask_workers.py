@@ -72,7 +72,7 @@ def payload(**changes: Any) -> bytes:
 @pytest.fixture(autouse=True)
 def address(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process stands for a worker where a test calls what runs there."""
-    monkeypatch.setattr(dask_worker, "_address", lambda: "here")
+    monkeypatch.setattr(dask_worker, "_worker_address", lambda: "here")
 
 
 # --- evidence -----------------------------------------------------------------

@@ -102,10 +102,9 @@ def world(tmp_path, monkeypatch):
     What other tests of this process have added to Numba (QuantEcon does at import) is
     left out: it would keep everything off the disk.
     """
-    before = machine_code.extensions()
-    monkeypatch.setattr(
-        fingerprint, "extensions", lambda: machine_code.extensions() - before
-    )
+    extensions = machine_code.extensions
+    before = extensions()
+    monkeypatch.setattr(fingerprint, "extensions", lambda: extensions() - before)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "cache"))
@@ -208,11 +207,11 @@ def step(state, action, rng):
 
 
 import smoothcruiser as sc
-from smoothcruiser.engines.compiled.user_functions import speak
+from smoothcruiser.engines.compiled.user_functions import compile_user_functions
 from smoothcruiser.jit.random.streams import stream
 
 problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
-found = speak(problem, 1)
+found = compile_user_functions(problem, 1)
 print(found.kept, found.call(1, 1, stream(0))[0])
 """
 
@@ -234,11 +233,11 @@ def step(state, action, rng):
 
 
 import smoothcruiser as sc
-from smoothcruiser.engines.compiled.user_functions import speak
+from smoothcruiser.engines.compiled.user_functions import compile_user_functions
 from smoothcruiser.jit.random.streams import stream
 
 problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
-found = speak(problem, 1)
+found = compile_user_functions(problem, 1)
 print(found.kept, found.call(1, 1, stream(0))[0])
 """
 OTHER_ERF = """
@@ -417,10 +416,10 @@ def run(folder, program):
 
 SCRIPT = """
 import smoothcruiser as sc
-from smoothcruiser.engines.compiled.user_functions import speak
+from smoothcruiser.engines.compiled.user_functions import compile_user_functions
 from smoothcruiser.jit.random.streams import stream
 problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
-found = speak(problem, Place(1, 2))
+found = compile_user_functions(problem, Place(1, 2))
 state = found.call(Place(1, 2), 1, stream(0))[1]
 print(found.kept, state == Place(2, 2), type(state) is Place)
 """

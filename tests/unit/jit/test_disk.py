@@ -16,10 +16,10 @@ pytestmark = pytest.mark.compiles
 PROGRAM = """
 import sys
 import numpy as np
-from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.operators import dispatch
 
-value = compiled(dispatch.builtin_value)
+value = compile_function(dispatch.builtin_value)
 found = value(0, np.array([1.0, 2.0]), np.array([1.0, 1.0]), 0.5)
 hits = sum(value.stats.cache_hits.values())
 print(hits, found, "numba.np.linalg" in sys.modules)

@@ -102,7 +102,7 @@ def test_a_fingerprint_follows_the_sources_of_a_function(monkeypatch, tmp_path):
     original = jit._digest
 
     def edited(path):
-        return b"edited" if path.name == "tabular_kernel.py" else original(path)
+        return b"edited" if path.name == "kernel.py" else original(path)
 
     monkeypatch.setattr(jit, "_digest", edited)
     after = (

@@ -15,7 +15,8 @@ import smoothcruiser as sc
 from smoothcruiser.jit.random import CheckKey, Key
 
 SOURCE = Path(sc.__file__).parent
-SHARDS = {f"engines/{name}.py" for name in ("reference", "python", "batched")} | {
+INTERPRETED = ("reference", "python", "batched")
+SHARDS = {f"engines/interpreted/{name}.py" for name in INTERPRETED} | {
     "engines/compiled/engine.py"
 }
 

@@ -113,7 +113,7 @@ def test_a_smaller_budget_than_before_is_kept(tmp_path, monkeypatch):
 
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path, monkeypatch):
     """The answer names the run, and what was saved ends with the same bits."""
-    monkeypatch.setattr(keeping, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "LEAST_SAVE_SECONDS", 0.0)
     monkeypatch.setattr(keeping, "RARELY", 0)
     store = tmp_path / "store.db"
 

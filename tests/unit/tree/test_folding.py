@@ -122,7 +122,7 @@ def test_a_page_follows_a_run(tmp_path, monkeypatch):
     assert "refresh" not in seen[-1]
     assert "<code>done" in seen[-1]
     for calls in (10**6, 2 * 10**6):  # how many reports a run makes is the clock's
-        follower(Progress(calls=calls, seconds=1.0, value=0.1))
+        follower(Progress(phase="done", calls=calls, seconds=1.0, value=0.1))
     assert "value over calls" in seen[-1]
     assert [path.name for path in tmp_path.iterdir()] == ["run.html"]
 
