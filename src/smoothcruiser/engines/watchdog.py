@@ -14,7 +14,7 @@ for searches too, which sample in slices: a simulator that becomes slow in the m
 of one is not waited for.
 
 Searches in machine code see their time limit only between two parts of it.
-``overdue`` says so where a part does not end; a second Ctrl-C ends the process then
+``warn_if_overdue`` says so where a part does not end; a second Ctrl-C ends the process then
 (``jit.interrupts``).
 """
 

@@ -1,7 +1,7 @@
 """One definition for Python and compiled code.
 
 Plain functions are rebuilt as Numba functions when they are first needed.
-``compiled(f)`` copies ``f`` with its globals rebound: every plain function of
+``compile_function(f)`` copies ``f`` with its globals rebound: every plain function of
 this package that ``f`` calls is compiled first, and ``replace`` puts other
 functions in the place of named ones (a user's step for the engine's ``STEP``,
 say). A user's plain function is compiled in the same way, with the functions of

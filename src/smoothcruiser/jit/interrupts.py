@@ -2,14 +2,14 @@
 
 A KeyboardInterrupt may be raised between any two instructions, also in the middle of
 entering a sample. So a run that answers from its samples is *held*: there Ctrl-C is a
-request that the run reads when it likes (``Hold.came``), and an exception only where
-the run says that it may be broken off (``Hold.open``): in a call of the user's step, in
+request that the run reads when it likes (``StopRequest.came``), and an exception only where
+the run says that it may be broken off (``StopRequest.open``): in a call of the user's step, in
 a wait for workers.
 
 Python hears of a signal when its main thread is back in Python code. A step that
 loops for ever in machine code never lets it come back, and with the interpreter's
 lock in its hand it stops every other thread too. So while a run is under way
-(``stoppable``, ``held``) the system calls machine code of our own, built here with LLVM:
+(``stoppable``, ``stoppable_run``) the system calls machine code of our own, built here with LLVM:
 
   the first signal    goes on to Python, which stops the run politely: the run
                       answers from its samples; for Ctrl-C a line says how to end
@@ -40,7 +40,7 @@ samples as any later one.
 Numba compiles where a function is first called, in any line of ours or of a user's. It
 says when it begins and ends (the event of its lock, which also covers loading from its
 cache, and waiting for a thread that compiles), and a ``Stopwatch`` listens. Other work
-that is done once, such as an import of modules, is marked with ``uncounted``.
+that is done once, such as an import of modules, is marked with ``pause_stopwatch``.
 
 Each thread has its own count: compiling beside a run costs the run nothing. This
 file loads no Numba: it listens as soon as others have.
@@ -429,7 +429,7 @@ LOCK = "numba:compiler_lock"  # Numba's name for the time in which it compiles
 class _Thread(threading.local):
     """The time of one thread that does not count."""
 
-    marked = 0  # depth of ``uncounted``
+    marked = 0  # depth of ``pause_stopwatch``
     compiling = 0  # depth of Numba's lock
     since = 0.0  # when the outermost of them began
     total = 0.0  # seconds of those that have ended

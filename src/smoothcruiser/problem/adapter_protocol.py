@@ -12,7 +12,7 @@ of two ways:
                           the table, or when all are listed.
 
 An adapter may name the top-level packages that it imports (``modules``): then
-``listed`` knows, without importing any, whether its library is installed.
+``list_adapters`` knows, without importing any, whether its library is installed.
 
 This file decides the meaning of a prefix. Our own adapters are imported by name when a
 prefix is first looked up. An adapter imports its library only when a problem is

@@ -8,7 +8,7 @@ that they are apart in any state.
 They are intersected with the range that the rewards allow (``Facts.value_hull``). An
 answer that proves the claim false is an error that names the state and the numbers:
 bounds that exclude each other, that are farther apart than the gap, or that
-leave nothing of the range that the rewards allow. Comparisons forgive ``slack``, the
+leave nothing of the range that the rewards allow. Comparisons forgive ``bounds_slack``, the
 rounding of a user's own sums.
 
 This file leaves out the consequences of the bounds (docs/theory.md, section 2;

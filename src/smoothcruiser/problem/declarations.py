@@ -119,7 +119,7 @@ def split_actions(actions: Any) -> tuple[Any, tuple[str, ...] | None]:
 
 
 def write_declarations(declared: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Declarations as plain values, which ``taken`` reads; None if one has none."""
+    """Declarations as plain values, which ``pop_declarations`` reads; None if one has none."""
     plain_declared = {}
     for field_name, value in declared.items():
         is_sequence = isinstance(value, list | tuple)
@@ -154,7 +154,7 @@ def merge_declarations(
 
     Args:
         facts: the arguments without them, ``name`` included.
-        declared: as ``taken`` returns it.
+        declared: as ``pop_declarations`` returns it.
     """
     problem_name, tables = facts.get("name", "problem"), facts.get("tables")
     changes = dict(declared)

@@ -1,7 +1,7 @@
 """Answers that an oracle may give, and one sentence for each violation.
 
 ``where`` is "at state s, action a" (``at``), composed only when something is
-wrong. ``answered`` is a call with every check, for engines that are written to
+wrong. ``call_oracle`` is a call with every check, for engines that are written to
 be read. The fast engines make the same checks in their own loops and raise the
 same sentences.
 
