@@ -126,7 +126,7 @@ def write_declarations(declared: Mapping[str, Any]) -> dict[str, Any] | None:
         plain_values = [
             _plain_value(element) for element in (value if is_sequence else (value,))
         ]
-        if None in plain_values:
+        if any(plain_value is None for plain_value in plain_values):
             return None
         plain_declared[field_name] = plain_values if is_sequence else plain_values[0]
     return plain_declared

@@ -95,7 +95,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
             f"There is no store {path}, but its write-ahead log "
             f"{_companion_file(path, '-wal')} is there, which was left untouched; put "
             "the store beside it, or give "
-            "another file to --store."
+            "another file to store=."
         )
     else:
         _refuse_journal(path)
@@ -127,8 +127,8 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, contextlib.ExitStack]:
         if os.access(path.parent, os.W_OK):
             raise
         temporary_folder = exit_stack.enter_context(tempfile.TemporaryDirectory())
-        store_copy = _copy_store(path, Path(temporary_folder))
         try:
+            store_copy = _copy_store(path, Path(temporary_folder))
             if not _check(store_copy, shown_path=path):
                 raise _missing_error(path)
             return _connect(store_copy, "ro"), exit_stack
@@ -217,7 +217,7 @@ def _refuse_journal(path: Path) -> None:
             raise InvalidInput(
                 f"A rollback journal {journal} lies beside the store {path}, which has "
                 "none of its own; both were left untouched: move the journal away, or "
-                "give another file to --store."
+                "give another file to store=."
             )
         time.sleep(0.01)
 

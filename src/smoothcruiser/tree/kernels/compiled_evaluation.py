@@ -288,10 +288,6 @@ class CompiledEvaluatorTree(EvaluatorTree, CompiledTree):
         counts = self.waiting.counts
         return int(counts[asking.ASKED]), int(counts[asking.CLIPPED])
 
-    def whole(self) -> CompiledEvaluatorTree:
-        """The tree itself: it calls nothing by address."""
-        return self
-
 
 _COPIED_FIELDS = ("paths", "rewards", "steps", "rolled", "answers", "counts")
 
