@@ -32,7 +32,7 @@ MOST = 2**31 - 1  # nodes, pairs and places in the pool, each
 # for each class of blocks 1 + the place of the first one that is free
 ENTRIES, HASHED, IDLE, FREE = 0, 1, 2, 3
 CLASSES = 128  # of blocks of entries: four for each power of two up to 2**31
-# why the bounds of a node may have to be computed anew (``changes_kernel``): they moved
+# why the bounds of a node may have to be computed anew (``sweeps_kernel``): they moved
 # when it was last its turn, it has new samples, and a bound's choices were only kept
 MOVED, SAMPLED, KEPT = 1, 2, 4
 UNMET = 2**31 - 1  # the depth of a node that no query has met

@@ -12,7 +12,7 @@ limit changes no bit of a search that does not reach it.
                one that grows, and states that are Python objects
 
 The available bytes are the least that the system, the control group and the process
-limit leave. This file leaves out the handling of samples that do not fit (``intake``).
+limit leave. This file leaves out the handling of samples that do not fit (``sample_batches``).
 
 The cost of rounding where nothing is estimated: rows of a known model.
 

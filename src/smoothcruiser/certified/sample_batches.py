@@ -153,7 +153,7 @@ class BatchEntry:
         Raises ``Full`` where the memory has no room, and returns the reason where
         ``stop_reason`` gives one; the rest then waits. Between two parts of a batch the
         memory is whole, and entering may go on from there. Rows of a known model are
-        entered when they are read (``reading``).
+        entered when they are read (``model_rows``).
         """
         batch, memory = self.batch, self.memory
         if batch is None or batch.drawn == batch.entered:

@@ -10,7 +10,7 @@ width of the answer comes from (``steering``). A bound says how far a mean can
 be off (``bounds``); the data are in ``memory``.
 
     interval = [L, U],    q box = [Q_L(a), Q_U(a)],    policy = grad F(q values),
-    value and q values: those of the counted model, in there (``counted``).
+    value and q values: those of the counted model, in there (``counted_model``).
 
 legend   symbol      public name
   delta              ``delta``: belongs to the memory, not to a query
@@ -18,7 +18,7 @@ legend   symbol      public name
 
 A query of ``epsilon`` steers its samples for as many calls as equal numbers of
 samples would certainly need. After that it brings every pair that it can reach
-to the equal share (``price``), so that its price has a bound. It also falls
+to the equal share (``price_forecast``), so that its price has a bound. It also falls
 back on equal numbers where steering finds nothing to do. It gives up only where
 no pair in reach has a radius and sweeps no longer change anything.
 

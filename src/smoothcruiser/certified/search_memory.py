@@ -4,7 +4,7 @@ The graph holds pairs and outcomes, and grows by doubling.
 
 This file decides which states are one node and when arrays grow. It leaves out
 the data layout (``graph``), how samples are entered (``memory_kernel``), bounds
-(``sweeps_kernel``) and where outcomes come from (``sampling``).
+(``sweeps_kernel``) and where outcomes come from (``sampler``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Planners beside each other: one problem, one budget, the exact answer.
 
-``running`` makes the runs, ``results`` holds them: data, tables, pictures.
+``comparison_runs`` makes the runs, ``comparison_results`` holds them: data, tables, pictures.
 """
 
 from smoothcruiser.comparison.comparison_results import (

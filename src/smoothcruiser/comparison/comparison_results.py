@@ -1,6 +1,6 @@
 """A comparison as data: its runs, the exact answer beside them, means over seeds.
 
-Not in this file: making the runs and measuring them (``running``).
+Not in this file: making the runs and measuring them (``comparison_runs``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     object  ->  builder  ->  Page  ->  terminal (text)  or  markup (HTML)
 
-Builders (``answers``, ``plans``, ``solutions``, …) choose the words, renderers choose
+Builders (``answers``, ``plans``, ``result_pages``, …) choose the words, renderers choose
 the form. So the terminal, ``print``, a notebook and the report page cannot disagree.
 All text in a page is taken literally: renderers escape everything that a terminal or a
 browser would obey.

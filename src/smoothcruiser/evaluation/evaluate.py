@@ -3,7 +3,7 @@
 Rollouts are killed paths (``path_rules``): X has mean V_pi exactly, nothing is
 truncated. ``value`` is the mean of X, ``standard_error`` the usual one, and the
 interval holds V_pi at every count at once with probability 1 - delta
-(``confidence``). So neither the stop at epsilon nor a budget that ends in the middle
+(``path_fitting``). So neither the stop at epsilon nor a budget that ends in the middle
 of a rollout can bias the promise. For an MDP V_pi <= V: the lower end bounds V from
 below, at any discount and for any state space, where no two-sided promise may be
 payable.
@@ -98,7 +98,7 @@ def evaluate(query: Query, policy: Any) -> Estimate:
             (0.05 by default), ``seed``, and ``executor`` ("compiled" or
             "reference"; by default compiled code where policy and problem allow
             it).
-        policy: Any form that ``reading`` and ``policies`` read: a function of the
+        policy: Any form that ``policy_reading`` and ``policies`` read: a function of the
             state, a dict, an array, an object that acts, a Solution, a Tree, an Estimate.
 
     Example:

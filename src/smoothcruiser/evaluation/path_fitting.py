@@ -1,7 +1,7 @@
 """The rule of the next paths, from earlier ones: head, control variate, cuts, poles.
 
 Everything here is a choice. The promise holds whatever is chosen, as long as it is
-chosen before the paths that it is for (``confidence``, ``path_rules``), and as long
+chosen before the paths that it is for (``path_fitting``, ``path_rules``), and as long
 as no sample lies outside ``Stakes.range_of`` its rule.
 
 A lower bound on a mean by a product of bets, valid at every count at once.

@@ -3,7 +3,7 @@
   a Tree                  the policy of the node reached, blind once the tree is left
   an Estimate             its policy at its own state, blind elsewhere
   a Solution, horizon     grad F(Q) with the Q of the steps that are left
-  sampled actions         a function or an object that names actions (``actions``)
+  sampled actions         a function or an object that names actions (``policies``)
   anything else           a function of the state, as ``reading`` reads it
 
 Blind means grad F(0) over the legal actions. Trees of compiled problems, and policies

@@ -1,6 +1,6 @@
 """One reading of a policy, for ``evaluate``, agents and the command line.
 
-  a function       of the state, or of (state, rng); ``choices`` lists its answers
+  a function       of the state, or of (state, rng); ``policy_tables`` lists its answers
   a dict           from states or their keys to such answers
   a list, array    one entry per state (``policy_tables``)
   an object        with ``predict``, ``act`` or ``select_action``, the first that it has

@@ -1,4 +1,4 @@
-"""The rollouts of ``evaluate`` in compiled code (``plain_rollouts`` has them in Python).
+"""The rollouts of ``evaluate`` in compiled code (``rollouts`` has them in Python).
 
 Compiled code serves arrays (S, A) over tables and trees of compiled problems;
 Python serves everything else. Both keep two streams for the life of an
@@ -98,7 +98,7 @@ class Rollouts(Protocol):
         There are fewer than ``count`` where the calls are used up, the time is up, or
         the run was stopped by hand. The path under way is then dropped, and no other
         follows: paths come in a fixed order, so that short ones are not preferred, and
-        the intervals hold at every count (``confidence``).
+        the intervals hold at every count (``path_fitting``).
         """
 
     def close(self) -> None:

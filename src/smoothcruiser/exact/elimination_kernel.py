@@ -3,10 +3,10 @@
 In the graph of a model, state s leads to ``target[start[s]:start[s + 1]]``, whatever is
 played. This file leaves out when an elimination pays (``elimination``, ``solver``).
 
-Loops of ``flow``: a model with states numbered from high values to low ones.
+Loops of ``elimination``: a model with states numbered from high values to low ones.
 
 All but the first two read such a model, and none but these allocates or sorts. This
-file leaves out when they are worth it (``flow``).
+file leaves out when they are worth it (``elimination``).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ if it is larger than the aim. This file leaves out sampling. It reads ``tables``
 
 ``solve``: the request for an exact solution, checked and watched.
 
-This file leaves out the iterations (``solver``, ``undiscounted``).
+This file leaves out the iterations (``solver``, ``total_rewards``).
 """
 
 from __future__ import annotations
@@ -389,7 +389,7 @@ def solve(
     The problem has ``tables``, or ``outcomes`` and hashable states; then the
     states reachable from ``initial_state`` are solved. With a horizon the
     method is backward induction, and ``discount`` may be 1. At discount 1 without a
-    horizon it is strategy iteration (``undiscounted``).
+    horizon it is strategy iteration (``total_rewards``).
 
     Args:
         problem: the problem to solve.

@@ -7,7 +7,7 @@ type of its states, and of the versions and settings of the compiler. Any differ
 makes another entry; no entry is ever brought up to date.
 
 Entries lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__`` beside this
-file; ``private`` says when in a folder of the user's own inside it), as Numba writes
+file; ``private_folder`` says when in a folder of the user's own inside it), as Numba writes
 them, with a digest of their contents. There are at most ``MOST`` of them, of
 ``MOST_BYTES`` together: the one that was not used for the longest time goes first.
 ``python -m smoothcruiser.jit.kept`` removes all of them, and ``SMOOTHCRUISER_KEEP=0``

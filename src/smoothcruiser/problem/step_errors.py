@@ -23,7 +23,7 @@ that has its methods offers it:
 Any object may also have a method ``__fingerprint__``, which returns plain data that
 stands for it where its fields cannot (``fingerprint``).
 
-The answers that a step may give, and the errors for all others, are in ``answers``.
+The answers that a step may give, and the errors for all others, are in ``step_errors``.
 """
 
 from __future__ import annotations

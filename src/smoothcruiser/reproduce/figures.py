@@ -7,7 +7,7 @@
 
 legend   column              meaning
   simulated, lemma_1, sparse log10 of the curves of the published code
-                             (``published``)
+                             (``figures``)
   exact, exact_sparse        log10 n_sampleV, counted
                              (``theory.paper_constants.sample_v_calls``), the same with
                              kappa = 0

@@ -28,7 +28,7 @@ legend   column         meaning
                         |Q-hat - Q| > epsilon for some action
 
 This file decides the promises, so that all of it takes minutes. It leaves out the
-check with a stubbed Q (``table1``).
+check with a stubbed Q (``figures``).
 
 Regularization as a relaxation: effects of lambda on value, policy and price.
 

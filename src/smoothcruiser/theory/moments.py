@@ -27,7 +27,7 @@ legend   symbol      name
   C                  ``log_calls``: natural log of the oracle calls of one
                      sample (-inf for none)
 
-This file leaves out bounds on V (``ground``), which levels to build
+This file leaves out bounds on V (``analysis``), which levels to build
 (``schedule.compiler``) and the root (``stopping``).
 
 Moments of the levels without children, in which every table ends.

@@ -13,7 +13,7 @@ most e^{-n rate}, so a union over both sides and the actions closes when n rate
               the exact Chernoff bound of everything with this range and this
               variance; never below the other two
   catoni      t^2 / (2 S^2), for samples of infinite range; the estimate is no mean
-              (``catoni``), and ``variance`` stands for S^2, a second moment
+              (``stopping``), and ``variance`` stands for S^2, a second moment
 
 The data may stop a run earlier: ``theory.bets``. The fixed promise keeps its own
 share of delta.

@@ -16,7 +16,7 @@ changes the answer; the workers that grow them do not:
             would depend on the speed of the workers
   merging   a node of the forest is the nodes of the same path (actions, states) in all
             trees that have it; visits and totals are added in the order of the trees,
-            and boxes (``proof_kernel``) are intersected: each of them holds
+            and boxes (``rules_kernel``) are intersected: each of them holds
 
 A forest has the interface of one tree (``plain.PlainTree``, ``compiled.CompiledTree``),
 so ``Tree`` reads, follows and draws it like any other.

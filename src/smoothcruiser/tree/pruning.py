@@ -104,7 +104,7 @@ class KnownBounds:
         )
 
     def tables(self, num_actions: int) -> tuple[Ints, Floats]:
-        """The rows as arrays for ``pruning_kernel``, where states are whole numbers."""
+        """The rows as arrays for ``rules_kernel``, where states are whole numbers."""
         known_states = np.zeros((len(self.rows), FLAGS + num_actions), np.int64)
         known_bounds = np.zeros((len(self.rows), 2 * num_actions))
         sorted_rows = sorted(self.rows.items(), key=lambda item: item[0][::-1])

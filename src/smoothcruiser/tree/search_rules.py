@@ -96,7 +96,7 @@ def check_finite(
         )
 
 
-# how a node descends; the last two by a prior (``prior_kernel``)
+# how a node descends; the last two by a prior (``rules_kernel``)
 UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED = range(4)
 MEAN, SMOOTH, BEST = range(3)  # the value that a node passes up
 NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR = range(3)

@@ -14,7 +14,7 @@ things make a copy another world: forgotten and shared state.
 
 A simulator of another library takes part ``inside`` a ``View``: it is a layer like any
 other. Out of scope: memory inside compiled objects (an emulator, a physics engine).
-Nothing here can see it; ``trial`` compares the behaviour of such environments.
+Nothing here can see it; ``whole`` compares the behaviour of such environments.
 """
 
 from __future__ import annotations

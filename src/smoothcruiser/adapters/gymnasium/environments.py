@@ -29,7 +29,7 @@ wrapper, access is by snapshot. A time limit is not part of the state: use ``hor
 
 Rewards go through ``reward=`` (a function of the environment's reward) and have to lie
 in ``reward_range``. That range is read from tables, known for some environments
-(``known``), and required otherwise. Further known facts are declared: that only ends
+(``environments``), and required otherwise. Further known facts are declared: that only ends
 pay, how soon episodes end. ``reward=`` and wrappers that may change rewards make all of
 it unknown. Out of scope: observations, since a planner needs states.
 
@@ -155,7 +155,7 @@ def problem(
         discount: weight of the next step's value, in [0, 1), or 1 with a horizon.
         operator: the smooth maximum, such as ``Entropy(0.1)``.
         reward_range: (low, high), which holds every reward. Needed unless the
-            environment has tables or its range is known (``known``).
+            environment has tables or its range is known (``environments``).
         reward: a function of the environment's reward that is planned for instead.
         actions: the environment's actions for the planner's numbers 0, 1, and so on. A
             number n makes a grid of n values per dimension of a Box. The default is all

@@ -3,7 +3,7 @@
 Each oracle owns one private copy of the environment (``env``) that samples from the
 planner's stream. It knows how to write a state into a copy (``restore``) and how to
 read one (``state_of``). ``read`` is for the user's own environment, which is read or
-copied, and never stepped, reset or reseeded. ``trial`` uses ``mark``, a state together
+copied, and never stepped, reset or reseeded. ``whole`` uses ``mark``, a state together
 with the randomness that it holds, and ``rewind``, an environment that continues from
 there.
 """

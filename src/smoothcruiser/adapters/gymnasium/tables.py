@@ -22,7 +22,7 @@ installs it where it is missing. One more thing is known of Box2D: bodies of a c
 physics engine are neither copied nor put back, so it cannot be planned in.
 
 Out of scope: families that Gymnasium registers itself, and known facts of environments
-that can be planned in (``known``).
+that can be planned in (``environments``).
 
 Names of the actions of a Gymnasium environment.
 

@@ -20,7 +20,7 @@ environment's and the flag ``ended``, less the parts without effect
   hidden       A planner sees the state. Where the environment hides a part of it (a
                bandit's arms, a goal), values are those of a player that sees it.
 
-Rewards have to lie in ``reward_range``: known for most (``known``), declared otherwise.
+Rewards have to lie in ``reward_range``: known for most (``task_ranges``), declared otherwise.
 Out of scope: observations.
 """
 

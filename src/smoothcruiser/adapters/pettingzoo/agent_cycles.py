@@ -3,7 +3,7 @@
 A game is planned in if two agents take turns and see everything, and if one wins as
 much as the other loses. PettingZoo reports the number of agents and, by
 ``is_parallelizable``, that all move at once; sums are compared on every step. It does
-not report whether a game hides anything. That is known of its own games (``known``) and
+not report whether a game hides anything. That is known of its own games (``turns``) and
 must be declared for others (``perfect_information=True``): the copies that a planner
 steps hide nothing, and values of a game without hidden information need not be those of
 the real game.

@@ -14,7 +14,7 @@ from the planner's stream, and has to continue as one that was never copied.
 
 A caller may change a mask, and reading may change it too: it is read once for each
 position, and the trial compares the contents of a game before and after a second
-reading. Out of scope: which games are accepted (``access``).
+reading. Out of scope: which games are accepted (``agent_cycles``).
 
 Known facts of PettingZoo's own games, read in their source, PettingZoo 1.27.
 

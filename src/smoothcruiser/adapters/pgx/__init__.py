@@ -5,7 +5,7 @@
   known   known facts of Pgx's own games: rewards, lengths, names of actions, refusals
   games   a game as a problem
 
-Only ``games`` imports Pgx and JAX. It is loaded when a problem is first built.
+Only ``boards`` imports Pgx and JAX. It is loaded when a problem is first built.
 """
 
 from __future__ import annotations

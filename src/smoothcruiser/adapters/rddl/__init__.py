@@ -8,7 +8,7 @@ problems.
   reading       an instance as pyRDDLGym reads it
   fluents       the parts of states and actions
   actions       all joint actions, and their names
-  grounding     an instance as expressions (``expressions``, ``operations``)
+  grounding     an instance as expressions (``expressions``, ``expressions``)
   code          expressions as Python functions
   intervals     where rewards lie
   laws          the exact law of a step
@@ -16,7 +16,7 @@ problems.
                 interpreter
   oracles       the step of a problem
 
-Only ``reading`` imports pyRDDLGym, and only ``repository`` imports rddlrepository. They
+Only ``reading`` imports pyRDDLGym, and only ``reading`` imports rddlrepository. They
 are loaded when a problem is first built.
 """
 

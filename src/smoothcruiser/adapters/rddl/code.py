@@ -10,7 +10,7 @@ plain Python functions and compiled by Python itself:
   value(expression)             any expression without randomness, of the slots
 
 ``action`` is the tuple of the action fluents' values. The source consists of the forms
-of ``operations``, of numbers and of names made here: no text of a domain gets in.
+of ``expressions``, of numbers and of names made here: no text of a domain gets in.
 
 A Bernoulli(p) is random() < p, which has probability p to the last bit of random(). A
 p outside [0, 1] raises, as pyRDDLGym does.

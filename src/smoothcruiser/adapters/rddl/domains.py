@@ -4,7 +4,7 @@ horizon, discount   the instance's, unless the name (``horizon=``) or ``discount
                     say otherwise; ``horizon=none`` is no limit
 actions             all joint actions (``actions``), legal where the preconditions hold
 ends                termination conditions and broken state invariants
-reward range        by interval analysis (``intervals``) where the instance can be
+reward range        by interval analysis (``laws``) where the instance can be
                     translated and the analysis ends in finite numbers; otherwise the
                     name has to declare it, ``reward_range=[a,b]``
 outcomes            the exact law (``laws``) where the instance can be translated

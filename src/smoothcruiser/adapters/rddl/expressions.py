@@ -7,7 +7,7 @@ fluents of the state, of the action, intermediate ones, and those of the next st
 
   ConstantNode   a number or a truth value
   SlotNode       the value of one fluent
-  ApplyNode      an operation of ``operations`` on values
+  ApplyNode      an operation of ``expressions`` on values
   ChoiceNode     if … then … else …
   FlipNode       Bernoulli(p)
   PickNode       Discrete: a place 0, 1, … in proportion to weights
@@ -17,7 +17,7 @@ omitted terms never change a value: x and False, 0 x, x + 0, 1 x. Sums and produ
 the order of their terms, and so their rounding.
 
 Out of scope: how nodes are read from RDDL (``grounding``), run (``code``), bounded
-(``intervals``), and their laws (``laws``).
+(``laws``), and their laws (``laws``).
 
 Operations of RDDL on numbers and truth values: a table.
 

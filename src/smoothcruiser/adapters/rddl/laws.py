@@ -21,7 +21,7 @@ few units in the last place; they sum to 1 within the tolerance of ``problem.mod
 Where the rewards of an instance lie: interval analysis.
 
 Each expression gets an interval that holds its value for every value of the slots in
-*their* intervals (``operations`` says how, rounding included). The fluents of the state
+*their* intervals (``expressions`` says how, rounding included). The fluents of the state
 come first:
 
   bool, objects   all their values: no state is assumed to be unreachable

@@ -100,7 +100,7 @@ class Bound(NamedTuple):
     pair_share: float = 1.0
     # (g, pair, upper, rules, weights) -> None: by how much ``side`` moves with the value
     # of each next state, written at the places of the pair's entries; compiled. It
-    # serves the search at discount 1 (``solving_kernel``), which checks the result.
+    # serves the search at discount 1 (``sweeps_kernel``), which checks the result.
     tilt: Callable[..., None] = frequencies
 
 

@@ -49,7 +49,7 @@ visits of s under the model's own policy pi = grad F(q),
 sigma the deviation of r + gamma v(z) within the pair's samples. With a horizon one pair
 serves many layers; their deviations are added before they are squared, as if they were
 wholly correlated, which is on the safe side. The excess of choosing the best of noisy
-action values at a node (``choice_kernel``) is no deviation and cancels over no nodes:
+action values at a node (``counted_kernel``) is no deviation and cancels over no nodes:
 the sum of m(s) times it, for both players alike, is ``excess``.
 
 It is no bound: it leaves out outcomes that were never sampled. So visits of nodes that

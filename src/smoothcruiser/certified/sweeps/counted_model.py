@@ -3,7 +3,7 @@
 The bounds are certain. They are wide long before the samples are few: at gamma = 0.97
 the middle of an interval can be three times the value. The counted model, the
 frequencies and mean rewards of the samples in memory, gives the likely value
-(``counted_kernel``), and the delta method its usual error (``influence_kernel``).
+(``counted_kernel``), and the delta method its usual error (``counted_kernel``).
 Neither is promised.
 
 It is solved at the end of a query over the nodes that the query has listed, from the
@@ -313,7 +313,7 @@ def usual_error(influence: Influence, pairs: Any) -> float | None:
     """The root mean square of deviation and excess; None where too much is unseen.
 
     The deviation is that of the delta method. The excess of choosing the best of noisy
-    values (``choice_kernel``) is not subtracted from the value, so it is part of its
+    values (``counted_kernel``) is not subtracted from the value, so it is part of its
     error. An action without samples is guessed, and may be the best one: where the
     model's play meets such actions, the error of the guess is not that of any mean. A
     pair that was sampled once says nothing of its deviation: it is taken to have that

@@ -10,7 +10,7 @@ keep that true for max and min players alike, in any order and at any stop.
 A sweep runs them backwards through the states in the order they were met, in place
 (Gauss-Seidel), so a change far away passes many states in one sweep.
 
-It leaves out which states have their turn (``changes_kernel``), the bounds (``BOUND``
+It leaves out which states have their turn (``sweeps_kernel``), the bounds (``BOUND``
 is replaced by that of the search) and where samples pay (``steering_kernel``).
 
 A sweep that computes only the bounds that can have changed, compiled.
@@ -40,7 +40,7 @@ tangents are taken. Self-loops are solved on the way: with weight w on itself a 
 has x = (c + rest)/(1 - w).
 
 The bound above is convex in f and the one below concave, so this is Newton's method; a
-few rounds suffice. Nothing here is a bound: ``inductive_kernel`` proves the result.
+few rounds suffice. Nothing here is a bound: ``layers_kernel`` proves the result.
 
 legend   symbol      public name
   x                  ``Lines.value``: the guess, by node

@@ -4,7 +4,7 @@ Sweeps are those with a discount: from the bounds that the declarations give the
 towards V, and they always hold. From above (rewards that are not negative) they can
 stop short of V where play can go round for ever. Where every bound of a pair holds for
 all functions and supports can be complete, ``close`` finds bounds that come down there
-too, and proves them (``inductive_kernel``).
+too, and proves them (``layers_kernel``).
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ class TotalRegion(Region):
         return far_bounds if is_proved else None
 
     def _solve(self, far: str, still: float) -> None:
-        """Move f to where it comes to rest, by tangents (``solving_kernel``)."""
+        """Move f to where it comes to rest, by tangents (``sweeps_kernel``)."""
         g, listed, loops = self.memory.graph, self.listed_nodes, self.closing_loops
         loop_arguments = (g, self.order, self.count, self.upper)
         num_pairs = float(g.nodes["size"][listed].sum())

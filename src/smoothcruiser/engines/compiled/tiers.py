@@ -10,7 +10,7 @@ the same bits:
                in every process, and the speed of C afterwards.
 
 A run begins by address. The inlined machine is compiled beside it, in a thread, once
-that pays (``handover``), and takes over at the next shard.
+that pays (``tiers``), and takes over at the next shard.
 
 States that change their type at the first step, and operators of the user's own, are
 inlined at once.

@@ -2,7 +2,7 @@
 
 A graph has n states and m rows; row i belongs to state ``owner[i]`` and leads to
 ``target[start[i]:start[i + 1]]`` with ``weight`` there. Number n is the outside, with
-value 0. This file leaves out which sets and rows are needed (``qualitative``,
+value 0. This file leaves out which sets and rows are needed (``strategy``,
 ``chains``).
 """
 

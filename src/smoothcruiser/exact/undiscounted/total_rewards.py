@@ -12,7 +12,7 @@ Other models are refused. A play that never ends counts with its payments, so a 
 that costs nothing is worth 0: it is no failure to reach a goal. Only plain
 maxima (``Max``) are solved: a regularizer pays in every step.
 
-Steps: the graph says where V is 0 and where it is infinite (``qualitative``); for
+Steps: the graph says where V is 0 and where it is infinite (``strategy``); for
 the rest ``strategy`` finds policies and their values, and ``proof`` proves two bounds
 around V, the rounding of float64 included. Rewards are scaled by a power of two, which
 is exact.

@@ -7,9 +7,9 @@ edited. ``fingerprint`` reads all of it, without running any:
   declared     every field of the problem, its operator with temperature and prior
   tables       their contents
   functions    bytecode, constants, defaults, closures, and transitively the globals,
-               helper functions and classes that they name (``functions``)
+               helper functions and classes that they name (``function_code``)
   objects      their fields and the code of their classes (``objects``)
-  libraries    the versions of those that the code uses (``owners``)
+  libraries    the versions of those that the code uses (``encoding``)
 
 It is the same in every process, for every PYTHONHASHSEED, file, line and comment.
 Dependencies that nobody can see (random generators, files, memory of C code, data

@@ -148,7 +148,7 @@ class Tables:
 
     @cached_property
     def sampling(self) -> tuple[int, ...]:
-        """The tables in the form that compiled code reads (``tabular_kernel``).
+        """The tables in the form that compiled code reads (``memory``).
 
         They are addresses, valid as long as this object lives.
         """

@@ -2,7 +2,7 @@
 
 Promise and price are recomputed by the analysis that the table was built under.
 
-Two analyses: ``paper`` (Lemma 2 of the paper with the printed constants) and
+Two analyses: ``paper_promise`` (Lemma 2 of the paper with the printed constants) and
 ``sharp`` (theory/moments.py). A table that does not keep its promise raises
 ``BrokenPromise``; a table that keeps more passes.
 """

@@ -104,7 +104,7 @@ class Waiting(NamedTuple):
     rewards: Floats  # (B, steps)
     steps: Ints  # (B,) lengths of the paths
     rolled: Floats  # (B,) returns of rollouts
-    answers: Floats  # (B, 1 + 2 K), see ``asks``
+    answers: Floats  # (B, 1 + 2 K), see ``evaluator_queue``
     counts: Ints  # (5,)
     states: Any  # (B,) in the machine's form
     tables: Any  # read by EVALUATE

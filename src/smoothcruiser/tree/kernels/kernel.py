@@ -121,7 +121,7 @@ class Nodes(NamedTuple):
     # (C, ...) answers to moves (``tree.widening``); (0, ...) where they always sample
     outcomes: Ints
     paid: Floats
-    # (C, 3 K) of ``proof_kernel`` where the tree solves or knows bounds, else (1, 1)
+    # (C, 3 K) of ``rules_kernel`` where the tree solves or knows bounds, else (1, 1)
     boxes: Floats
 
 
@@ -145,7 +145,7 @@ class Workspace(NamedTuple):
     held: Ints  # a simulation that ran out of calls, to be resumed
     carry: Floats  # the return of its rollout so far, and the weight of later rewards
     spans: Floats  # (T, 2): the box of an untried action after t moves; (1, 2): any t
-    known: Ints  # (R, 2 + K) of ``pruning_kernel``: known states
+    known: Ints  # (R, 2 + K) of ``rules_kernel``: known states
     ends: Floats  # (R, 2 K): their bounds
 
 
@@ -202,12 +202,12 @@ class Setting(NamedTuple):
     samples: int = 0
     widening: float = 0.0
     growth: float = 0.0
-    # whether there are boxes (``proof_kernel``); whether a play ends at the limit; and
+    # whether there are boxes (``rules_kernel``); whether a play ends at the limit; and
     # how many moves were made before the root
     solves: bool = False
     closes: bool = False
     elapsed: int = 0
-    # whether boxes are bounds that are known (``pruning_kernel``)
+    # whether boxes are bounds that are known (``rules_kernel``)
     bounds: bool = False
     # how many actions are open
     action_widening: float = 0.0

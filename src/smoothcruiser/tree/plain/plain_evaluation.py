@@ -1,4 +1,4 @@
-"""A plain tree that asks an evaluator at its leaves: the specification of ``asking_kernel``.
+"""A plain tree that asks an evaluator at its leaves: the specification of ``evaluator_kernel``.
 
 A descent that ends in a new leaf waits with its path instead of being backed up;
 ``_back_up_waiting`` answers and backs up all that wait, in order.
