@@ -32,7 +32,8 @@ from certified_worlds import (
     some_operator,
 )
 
-from smoothcruiser.certified.bounds.betting import best_bound, pair_cost
+from smoothcruiser.certified.bounds.base import pair_cost
+from smoothcruiser.certified.bounds.betting import best_bound
 from smoothcruiser.certified.price_forecast import price_bound
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.steering import Steering

@@ -101,7 +101,7 @@ def edited_copy(folder: Path) -> Path:
     """A folder with this package in it, one line of which was edited."""
     target = folder / "edited"
     shutil.copytree(PACKAGE, target / "smoothcruiser", symlinks=True)
-    file = target / "smoothcruiser" / "engines" / "python.py"
+    file = target / "smoothcruiser" / "engines" / "interpreted" / "python.py"
     lines = file.read_text().splitlines()
     lines[-1] += "  # edited"
     file.write_text("\n".join(lines) + "\n")

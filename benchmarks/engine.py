@@ -96,7 +96,7 @@ def against_c(case: Case, rounds: int) -> Row:
     ground = schedule.facts
     problem = ring(ground.num_actions, ground.discount, ground.operator)
     engine = CompiledEngine(Job(problem, schedule, 0, CENTER, SCORE))
-    kernel = CKernel(engine.plan, problem.tables, (0,))
+    kernel = CKernel(engine.schedule_table, problem.tables, (0,))
     count = draws_for(case, ROUND)
     shard = Shard(0, 0, 0, count)
     ours, theirs = (
@@ -132,7 +132,7 @@ def two_threads(case: Case, calls: float) -> Row:
     ground = schedule.facts
     problem = ring(ground.num_actions, ground.discount, ground.operator)
     engine = CompiledEngine(Job(problem, schedule, 0, CENTER, SCORE))
-    kernel = CKernel(engine.plan, problem.tables, (0,))
+    kernel = CKernel(engine.schedule_table, problem.tables, (0,))
     count = draws_for(case, calls / 8)
 
     def engine_shard(index: int) -> None:
@@ -188,7 +188,7 @@ def user_oracles(rounds: int) -> list[Row]:
 
         engines = {form: engine(form, INLINED) for form in forms}
         engines |= {"by address": engine("NamedTuple", ADDRESS)}
-        kernel = CKernel(engines["NamedTuple"].plan, None, START, walk=True)
+        kernel = CKernel(engines["NamedTuple"].schedule_table, None, START, walk=True)
         theirs = kernel.run(0, count, CENTER, SEED, (0, 0))
         for form in ("NamedTuple", "by address", "int", "array"):
             ours = engines[form].run_shard(shard, SEED)
