@@ -26,11 +26,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-import dm_env
-import gymnasium
 import numpy as np
 
-from smoothcruiser.adapters.gymnasium.copies import View
 from smoothcruiser.errors import (
     InvalidInput,
     MissingExtra,
@@ -52,6 +49,7 @@ except ImportError as error:
     ) from error
 
 from smoothcruiser.adapters.gymnasium import environments as access
+from smoothcruiser.adapters.gymnasium.copies import View
 from smoothcruiser.adapters.gymnasium.whole import HiddenContents, whole
 
 OWN_OPTIONS = (*DECLARATIONS, "seed", "call_seconds", "reward_range")
