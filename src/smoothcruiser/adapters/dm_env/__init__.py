@@ -2,11 +2,10 @@
 
 ``problem(env, …)`` and ``make("dm_env:module:Class", …)`` return problems.
 
-  steps    an environment as one of Gymnasium's, so that it is copied and tried as
-           those are
-  access   an environment by its class, and the problem that one makes
+  timesteps   an environment by its class, the problem that one makes, and its steps as
+              those of Gymnasium's, so that it is copied and tried as those are
 
-Only these modules import dm_env. They are loaded when a problem is first built.
+Only ``timesteps`` imports dm_env. It is loaded when a problem is first built.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 ``problem(env, …)`` and ``make("pgx:tic_tac_toe", …)`` return problems.
 
-  known   known facts of Pgx's own games: rewards, lengths, names of actions, refusals
-  games   a game as a problem
+  known_games   known facts of Pgx's own games: rewards, lengths, names of actions,
+                refusals
+  boards        a game as a problem
 
-Only ``games`` imports Pgx and JAX. It is loaded when a problem is first built.
+Only ``boards`` imports Pgx and JAX. It is loaded when a problem is first built.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ function of (state, action, key). ``JaxWorld`` is that function and the facts ab
 ``WorldRows`` makes it an oracle for every method:
 
   many rows    executor ``batched``: a row is a tuple of the leaves that matter
-               (``dataflow``), stepped by ``vmap``
+               (``trees``), stepped by ``vmap``
   one state    everything else: a ``RowState`` (``layout``), stepped by the jitted
                function of one state, without padding
 
