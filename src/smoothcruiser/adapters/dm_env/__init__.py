@@ -2,10 +2,11 @@
 
 ``problem(env, …)`` and ``make("dm_env:module:Class", …)`` return problems.
 
-  timesteps   an environment by its class, the problem that one makes, and its steps as
-              those of Gymnasium's, so that it is copied and tried as those are
+  steps       an environment as one of Gymnasium's, so that it is copied and tried as
+              those are
+  timesteps   an environment by its class, and the problem that one makes
 
-Only ``timesteps`` imports dm_env. It is loaded when a problem is first built.
+Only these modules import dm_env. They are loaded when a problem is first built.
 """
 
 from __future__ import annotations
