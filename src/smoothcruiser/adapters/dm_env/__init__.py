@@ -2,9 +2,9 @@
 
 ``problem(env, …)`` and ``make("dm_env:module:Class", …)`` return problems.
 
-  steps    an environment as one of Gymnasium's, so that it is copied and tried as
-           those are
-  access   an environment by its class, and the problem that one makes
+  steps       an environment as one of Gymnasium's, so that it is copied and tried as
+              those are
+  timesteps   an environment by its class, and the problem that one makes
 
 Only these modules import dm_env. They are loaded when a problem is first built.
 """

@@ -2,8 +2,8 @@
 
 ``problem(env, …)`` and ``make("gymnax:CartPole-v1", …)`` return problems.
 
-  known    known facts of gymnax's own environments: rewards, names of actions
-  access   an environment as a problem
+  task_ranges   known facts of gymnax's own environments: rewards, names of actions
+  tasks         an environment as a problem
 
 Only ``tasks`` imports gymnax and JAX. It is loaded when a problem is first built.
 """

@@ -20,7 +20,8 @@ environment's and the flag ``ended``, less the parts without effect
   hidden       A planner sees the state. Where the environment hides a part of it (a
                bandit's arms, a goal), values are those of a player that sees it.
 
-Rewards have to lie in ``reward_range``: known for most (``task_ranges``), declared otherwise.
+Rewards have to lie in ``reward_range``: known for most (``task_ranges``), declared
+otherwise.
 Out of scope: observations.
 """
 
@@ -109,7 +110,7 @@ def problem(
             a horizon.
         operator: the smooth maximum, such as ``Entropy(0.1)``.
         reward_range: (low, high), which holds every reward. Needed unless it is known
-            (``known.RANGES``).
+            (``task_ranges.RANGES``).
         actions: the environment's actions for the planner's numbers 0, 1, and so on. A
             number n makes a grid of n values per dimension of a Box. The default is all
             actions of a discrete space.

@@ -2,8 +2,9 @@
 
 ``problem(env, …)`` and ``make("pgx:tic_tac_toe", …)`` return problems.
 
-  known   known facts of Pgx's own games: rewards, lengths, names of actions, refusals
-  games   a game as a problem
+  known_games   known facts of Pgx's own games: rewards, lengths, names of actions,
+                refusals
+  boards        a game as a problem
 
 Only ``boards`` imports Pgx and JAX. It is loaded when a problem is first built.
 """

@@ -92,7 +92,7 @@ def problem(
             length, or a horizon.
         operator: the smooth maximum, such as ``Entropy(0.1)``.
         reward_range: (low, high), which holds every reward of one step. Needed unless
-            it is known (``known.GAMES``).
+            it is known (``known_games.GAMES``).
         horizon: steps until the end; None for as long as the game lasts. With discount
             1 it is the longest game, where that is known.
         x64: whether the game computes in 64 bits; False by default, as Pgx itself.

@@ -15,7 +15,7 @@ rewards and flags come back.
            of either kind become float64 without rounding before they are summed
 
 This file decides on padding, keys and compilation. Only this module
-imports JAX, and its neighbours import it from here (``trees``, ``trees``, ``worlds``).
+imports JAX, and its neighbours import it from here (``trees``, ``worlds``).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``JaxWorld`` holds an adapter's knowledge of an environment. ``form_of`` looks at one
 initial state and at the equations of the step, and finds the form of the states: the
 structure of the tree, the types that a step takes and returns alike, the names of the
-leaves, and which of them matter (``trees``). Leaves that do not matter keep the
+leaves, and which of them matter (``find_relevance``). Leaves that do not matter keep the
 values of that initial state: no question of a planner depends on them.
 
 This file decides which arrays are leaves, their names, and how leaves become bytes in
