@@ -18,7 +18,7 @@ The clock decides both, and neither changes a bit of the result: a snapshot is
 taken between two slices (``intake``), and a slice ends where one likes.
 
 A snapshot holds the whole search, so that a large one takes its time. Between two of
-them lies at least ``LEAST_SECONDS``, and ``RARELY`` times the duration of the last one.
+them lies at least ``LEAST_SAVE_SECONDS``, and ``RARELY`` times the duration of the last one.
 So saving takes at most 3% of the time, and a kill costs at most that interval and one
 slice.
 """
