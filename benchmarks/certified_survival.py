@@ -136,11 +136,7 @@ def cost_of_saving(states: int) -> tuple[int, int, float, float]:
         return u, (7 * state + action + int(3 * u)) % states
 
     problem = sc.MDP(
-        jump,
-        num_actions=3,
-        discount=0.95,
-        operator=sc.Entropy(0.1),
-        initial_state=1,
+        jump, num_actions=3, discount=0.95, operator=sc.Entropy(0.1), initial_state=1
     )
     memory = Certified(problem, delta=0.1)
     memory.query(budget=30 * states)

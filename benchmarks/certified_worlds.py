@@ -7,14 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.operators import (
-    KL,
-    Entropy,
-    Max,
-    Operator,
-    Sparsemax,
-    SquareRoot,
-)
+from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import chain, garnet, gridworld, random_game

@@ -206,8 +206,7 @@ def lost(folder: Path) -> None:
         code, _, err = ended(process)
         seconds = time.monotonic() - begin
     again, resumed, _ = run(
-        folder,
-        *words("--resume 1 --store runs.db --trust --executor python"),
+        folder, *words("--resume 1 --store runs.db --trust --executor python")
     )
     record(
         "the scheduler is killed in the middle",

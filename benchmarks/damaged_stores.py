@@ -199,10 +199,7 @@ def move_rows(path: Path, rng: random.Random) -> str:
                 "UPDATE shards SET action = ?, shard = ? WHERE action = ? AND shard = ?",
                 (*other, *one),
             )
-            run(
-                "UPDATE shards SET action = ?, shard = ? WHERE action = -1",
-                one,
-            )
+            run("UPDATE shards SET action = ?, shard = ? WHERE action = -1", one)
         elif how == "run":
             run("UPDATE runs SET id = 2")
             run(

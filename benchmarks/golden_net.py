@@ -80,10 +80,7 @@ def problems(form: str) -> Iterator[tuple[str, sc.Problem]]:
     yield "max", sc.MDP(step, **greedy, discount=0.4)
     yield "discount 0.95", sc.MDP(step, **greedy, discount=0.95)
     yield "horizon", sc.MDP(step, **greedy, discount=1.0, horizon=4)
-    yield (
-        "costs",
-        sc.MDP(step, **greedy, discount=0.4, reward_range=(-3.0, 1.0)),
-    )
+    yield ("costs", sc.MDP(step, **greedy, discount=0.4, reward_range=(-3.0, 1.0)))
 
 
 def tables() -> Iterator[tuple[str, sc.Problem]]:

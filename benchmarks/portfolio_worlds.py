@@ -560,10 +560,7 @@ def worlds() -> list[World]:
             "queue, outcomes", queue(outcomes=queue_outcomes), reference=known_queue
         ),
         World(
-            "drift, 2 ms per call",
-            drift(slow_drift_step, 0.2, 1.0),
-            "10%",
-            pause=SLOW,
+            "drift, 2 ms per call", drift(slow_drift_step, 0.2, 1.0), "10%", pause=SLOW
         ),
         World("drift, plain", drift(drift_step, 0.3, 0.5)),
         World("drift, compiled", drift(njit(drift_step), 0.5, 0.5), "5%", 0.1, False),

@@ -123,11 +123,7 @@ def missed(
     misses, calls = 0, 0
     for seed in range(runs):
         found = sc.plan(
-            problem,
-            method=method,
-            epsilon=epsilon,
-            delta=DELTA,
-            seed=seed,
+            problem, method=method, epsilon=epsilon, delta=DELTA, seed=seed
         )
         assert found.certificate is not None
         checks = [(*found.certificate.interval, float(solution.values[row]))]
@@ -194,7 +190,7 @@ def coverage(runs: int) -> None:
                 total, worst = total + runs, max(worst, misses)
                 say(
                     f"{name:>18} {skew:>20} {method:>14} {epsilon:>8.3f} {misses:>4}/{runs:<3}"
-                    f" {calls:>10,.0f}",
+                    f" {calls:>10,.0f}"
                 )
     say(f"{total:,} runs, at most {worst} of {runs} missed in one row")
 

@@ -27,12 +27,7 @@ html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}
 
-extensions = [
-    "myst_nb",
-    "sphinx.ext.autodoc",
-    "docstrings",
-    "written",
-]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "docstrings", "written"]
 exclude_patterns = ["_build", "_site", "_static", "evidence/reproduce/README.md"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline"]

@@ -156,10 +156,9 @@ def plain_where_refused(level, facts):
     """A randomized row, or the plain one for an operator that allows no other."""
     if estimator_of(level.kind).missing(facts) is None:
         return level
-    plain = {
-        Kind.RANDOM_ROLLOUT: Kind.ROLLOUT,
-        Kind.RANDOM_PLUGIN: Kind.PLUGIN,
-    }[level.kind]
+    plain = {Kind.RANDOM_ROLLOUT: Kind.ROLLOUT, Kind.RANDOM_PLUGIN: Kind.PLUGIN}[
+        level.kind
+    ]
     return replace(level, kind=plain, constant=0.0, rungs=())
 
 

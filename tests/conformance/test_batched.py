@@ -137,8 +137,7 @@ def test_processes_return_the_bits_of_reference():
         outcomes = []
         for workers in (
             open_workers(
-                Job(problem, schedule, 1, CENTER),
-                Compute(executor=name, workers=2),
+                Job(problem, schedule, 1, CENTER), Compute(executor=name, workers=2)
             )
             for name in ("reference", "processes")
         ):

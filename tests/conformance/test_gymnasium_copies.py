@@ -140,11 +140,7 @@ def test_a_step_may_write_into_what_the_environment_holds():
     problem = adapter.problem(moved(Thaw(), 0), **HERE)
     assert [
         problem.oracle(problem.initial_state, 0, stream(i))[0] for i in range(3)
-    ] == [
-        0.5,
-        0.5,
-        0.5,
-    ]
+    ] == [0.5, 0.5, 0.5]
 
 
 # --- emulators: clone_state and restore_state ---------------------------------

@@ -32,11 +32,7 @@ def test_random_requests_keep_their_price(tmp_path):
 def test_timing_the_simulator_is_within_the_price(tmp_path, limits):
     world = benchmark.World(str(tmp_path / "calls"), seed=3, states=9, actions=2)
     problem = sc.MDP(
-        world,
-        num_actions=2,
-        initial_state=1,
-        discount=0.2,
-        operator=sc.Entropy(2.0),
+        world, num_actions=2, initial_state=1, discount=0.2, operator=sc.Entropy(2.0)
     )
     asked = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser", **limits}
     ready = sc.prepare(problem, **asked)
@@ -75,11 +71,7 @@ def test_a_search_that_goes_on_reserves_the_calls_of_its_last_inspection(tmp_pat
 
     world = benchmark.World(str(tmp_path / "calls"), seed=3, states=9, actions=2)
     problem = sc.MDP(
-        world,
-        num_actions=2,
-        initial_state=1,
-        discount=0.5,
-        operator=sc.Max(),
+        world, num_actions=2, initial_state=1, discount=0.5, operator=sc.Max()
     )
     search = Certified(problem, delta=0.1)
     assert search.query(budget=500).num_calls == world.calls == 500

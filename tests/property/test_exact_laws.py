@@ -12,14 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smoothcruiser.exact import METHODS, policy_value, solve
-from smoothcruiser.operators import (
-    KL,
-    Entropy,
-    Max,
-    Operator,
-    Sparsemax,
-    SquareRoot,
-)
+from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import Problem
 

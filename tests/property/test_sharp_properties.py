@@ -13,14 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.operators import (
-    KL,
-    Entropy,
-    Max,
-    Operator,
-    Sparsemax,
-    SquareRoot,
-)
+from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.kinds import KINDS

@@ -11,15 +11,7 @@ import math
 
 import numpy as np
 import pytest
-from test_sharp_algebra import (
-    Sampler,
-    Toy,
-    coin,
-    good_bad,
-    hidden,
-    ragged,
-    turns,
-)
+from test_sharp_algebra import Sampler, Toy, coin, good_bad, hidden, ragged, turns
 
 from smoothcruiser.operators import KL, Entropy, Max, Sparsemax, SquareRoot
 from smoothcruiser.schedule.kinds import KINDS, Kind

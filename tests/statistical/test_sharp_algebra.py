@@ -20,14 +20,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from smoothcruiser.operators import (
-    KL,
-    Entropy,
-    Max,
-    Operator,
-    Sparsemax,
-    SquareRoot,
-)
+from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.kinds import KINDS

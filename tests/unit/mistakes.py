@@ -110,12 +110,7 @@ STEPS = _group(
         "compared its action",
         "A",
     ),
-    (
-        "the same, check",
-        "sc.check(mdp(named))",
-        "compared its action",
-        "A",
-    ),
+    ("the same, check", "sc.check(mdp(named))", "compared its action", "A"),
     (
         "the same, play",
         "sc.play(sc.Agent(mdp(named), 'uct', budget=50), episodes=1, steps=3)",
@@ -197,12 +192,7 @@ STEPS = _group(
         "A",
     ),
     ("returns nothing", "ask(mdp(lambda s, a, rng: None))", "got None", "A"),
-    (
-        "returns the reward alone",
-        "ask(mdp(lambda s, a, rng: 1.0))",
-        "got 1.0",
-        "B",
-    ),
+    ("returns the reward alone", "ask(mdp(lambda s, a, rng: 1.0))", "got 1.0", "B"),
     (
         "a generator",
         "def step(s, a, rng):\n    yield 1.0, s\nask(mdp(step))",
@@ -476,12 +466,7 @@ PROBLEMS = _group(
         "n_actions= is called num_actions=",
         "A",
     ),
-    (
-        "num_states=",
-        "mdp(num_states=5)",
-        "num_states",
-        "A",
-    ),
+    ("num_states=", "mdp(num_states=5)", "num_states", "A"),
     ("s0=", "sc.MDP(coin, num_actions=2, s0=0, **usual)", "initial_state=", "A"),
     ("done=", "mdp(done=lambda s: False)", "done= is called terminal=", "A"),
     (
@@ -547,18 +532,8 @@ PROBLEMS = _group(
         "low <= high",
         "B",
     ),
-    (
-        "infinite rewards",
-        "mdp(reward_range=(-np.inf, 0))",
-        "two finite numbers",
-        "B",
-    ),
-    (
-        "two actions of one name",
-        "mdp(actions=['left', 'left'])",
-        "distinct",
-        "A",
-    ),
+    ("infinite rewards", "mdp(reward_range=(-np.inf, 0))", "two finite numbers", "B"),
+    ("two actions of one name", "mdp(actions=['left', 'left'])", "distinct", "A"),
     ("P is (S, S)", "sc.tabular(np.eye(2), np.zeros(2), **usual)", "(S, A, S)", "B"),
     (
         "P is (A, S, S), as in other libraries",
@@ -576,12 +551,7 @@ PROBLEMS = _group(
         "P=",
         "A",
     ),
-    (
-        "a state beyond the table",
-        "ask(sc.tabular(P, R, **usual), state=7)",
-        "7",
-        "B",
-    ),
+    ("a state beyond the table", "ask(sc.tabular(P, R, **usual), state=7)", "7", "B"),
     (
         "make of a name that is none",
         "sc.make('chian:n=5', discount=0.5)",
@@ -748,18 +718,8 @@ COMMANDS = _group(
         "A",
     ),
     ("a command that there is not", "$ pln chain:n=5", "plan", "A"),
-    (
-        "method mcts",
-        "$ plan CHAIN --method mcts",
-        "uct",
-        "A",
-    ),
-    (
-        "no promise",
-        "$ plan CHAIN --method smoothcruiser",
-        "--epsilon",
-        "A",
-    ),
+    ("method mcts", "$ plan CHAIN --method mcts", "uct", "A"),
+    ("no promise", "$ plan CHAIN --method smoothcruiser", "--epsilon", "A"),
     (
         "no delta",
         "$ plan CHAIN --method smoothcruiser --epsilon 5%",

@@ -30,11 +30,7 @@ CLAIMS = [
     ),
     ("evaluators.md", "evaluators.md", ["0.45", "0.08", "19.51", "0.49"]),
     ("evaluators.md", "strength.md", ["0.873", "0.718", "0.495", "0.705", "0.703"]),
-    (
-        "certified.md",
-        "certified-scaling.md",
-        ["38,432,469", "930,967", "2,500,637"],
-    ),
+    ("certified.md", "certified-scaling.md", ["38,432,469", "930,967", "2,500,637"]),
     ("certified.md", "certified.txt", ["511"]),
     ("certified.md", "steering.md", ["483,072", "1,282,560"]),
     ("promises.md", "paid.md", ["241,812,480"]),

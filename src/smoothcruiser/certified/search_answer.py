@@ -208,10 +208,7 @@ def describe(
 
 
 def spread_guess(
-    problem: Problem,
-    pairs: Any,
-    player: int,
-    guess: Guess,
+    problem: Problem, pairs: Any, player: int, guess: Guess
 ) -> tuple[Spread, float]:
     """A guess of a node brought into the boxes of its pairs, and F of it.
 

@@ -10,12 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.certified.snapshot import (
-    check_size,
-    read_header,
-    restore,
-    to_bytes,
-)
+from smoothcruiser.certified.snapshot import check_size, read_header, restore, to_bytes
 from smoothcruiser.certified.snapshot_checks import require
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem

@@ -279,11 +279,7 @@ def _price_finding(
 ) -> Finding:
     promise_text = f"epsilon {epsilon}, delta {delta:g}"
     if price is None:
-        return Finding(
-            "price",
-            "warning",
-            f"no schedule keeps {promise_text}.",
-        )
+        return Finding("price", "warning", f"no schedule keeps {promise_text}.")
     time_text = "" if seconds is None else f", {duration(seconds)} on one core"
     verdict: Verdict = "ok" if seconds is None or seconds < 3600.0 else "warning"
     return Finding(

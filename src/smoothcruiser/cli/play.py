@@ -83,9 +83,7 @@ ARRAY = ".npy"
     help="Time for all decisions of an episode, dealt out over its moves.",
 )
 @click.option(
-    "--ponder",
-    is_flag=True,
-    help="Tree searches: think on while the other moves.",
+    "--ponder", is_flag=True, help="Tree searches: think on while the other moves."
 )
 @tree_options
 @click.option(

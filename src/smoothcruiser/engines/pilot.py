@@ -218,12 +218,7 @@ class _Walks:
         start_time = time.perf_counter()
         self.calls += 1
         _, next_state, has_ended = call_oracle(
-            problem,
-            self.state,
-            action,
-            self.rng,
-            *facts.reward_range,
-            facts.terminals,
+            problem, self.state, action, self.rng, *facts.reward_range, facts.terminals
         )
         self.seconds += time.perf_counter() - start_time
         self.by_chance |= self.rng.words.tolist() != words_before

@@ -25,11 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.operators.dispatch import (
-    builtin_gradient,
-    builtin_value,
-    is_greedy,
-)
+from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value, is_greedy
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
 
 # Indices are unsigned: compiled code then need not handle negative ones, and a

@@ -57,11 +57,7 @@ from smoothcruiser.methods.base import (
     refuse_unused,
     with_delta,
 )
-from smoothcruiser.methods.portfolio import (
-    Race,
-    choice_notes,
-    unstarted_if_late,
-)
+from smoothcruiser.methods.portfolio import Race, choice_notes, unstarted_if_late
 from smoothcruiser.methods.running import combine_estimates
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical

@@ -24,11 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from smoothcruiser.engines.shards import CALLS_PER_SHARD
-from smoothcruiser.errors import (
-    InvalidInput,
-    SmoothcruiserError,
-    Unpayable,
-)
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError, Unpayable
 from smoothcruiser.jit.interrupts import Stopwatch, pause_stopwatch
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.number_text import power_of_ten, short

@@ -391,8 +391,7 @@ class PreparedSchedule(Prepared):
         if self.stored is None:
             self.check()
         chosen = self.fitted or FittedSchedule(
-            schedule=self.explanation,
-            looks=self.query.problem.inspection_calls,
+            schedule=self.explanation, looks=self.query.problem.inspection_calls
         )
         lender = self.workers or chosen.workers
         open_workers = None if lender is None else lender.open

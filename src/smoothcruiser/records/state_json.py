@@ -41,11 +41,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput, describe_value, text_of
 
 LARGEST_COUNT: Final = 2**53
-NOT_FINITE: Final = {
-    "NaN": math.nan,
-    "Infinity": math.inf,
-    "-Infinity": -math.inf,
-}
+NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def number_data(value: float) -> float | str | None:

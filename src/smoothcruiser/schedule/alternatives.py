@@ -172,12 +172,7 @@ def payable_schedule(
     case (10 to 25%), so its answer is raised, by 1% or more, until that is paid too.
     """
     compile_at = partial(
-        compile_schedule,
-        facts,
-        delta=delta,
-        target=target,
-        kinds=kinds,
-        method=method,
+        compile_schedule, facts, delta=delta, target=target, kinds=kinds, method=method
     )
     smallest_found = _smallest_epsilon(facts, delta, target, budget, kinds)
     epsilon_low, epsilon_high = (
@@ -222,12 +217,7 @@ def quick_schedule(
     budget. Where the time ends (``reach.patience``), the best so far is returned.
     """
     compile_at = partial(
-        compile_schedule,
-        facts,
-        delta=delta,
-        target=target,
-        kinds=kinds,
-        method=method,
+        compile_schedule, facts, delta=delta, target=target, kinds=kinds, method=method
     )
     epsilon = _round_up(
         max(

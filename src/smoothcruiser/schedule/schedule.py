@@ -353,10 +353,7 @@ class Schedule(Shown, Data):
         )
 
     def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        against: Literal["level", "epsilon"] = "level",
+        self, ax: Axes | None = None, *, against: Literal["level", "epsilon"] = "level"
     ) -> Axes:
         """Draw the price of the plan, and return the Axes.
 

@@ -72,10 +72,7 @@ def worlds() -> dict[str, tuple[sc.MDP, dict[str, Any]]]:
     plain: dict[str, Any] = {"num_actions": 2, "operator": ENTROPY, "discount": 0.7}
     garnet = "garnet:states=60,actions=3,branching=20"
     return {
-        "tabular": (
-            sc.make(garnet, discount=0.8, temperature=0.1),
-            {"epsilon": 1.0},
-        ),
+        "tabular": (sc.make(garnet, discount=0.8, temperature=0.1), {"epsilon": 1.0}),
         "compiled": (
             sc.MDP(jump, initial_state=0, **plain),
             {"epsilon": 0.1, "budget": 6_000},

@@ -11,13 +11,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified.search_answer import policy_loss
-from smoothcruiser.operators import (
-    KL,
-    Entropy,
-    Max,
-    Sparsemax,
-    SquareRoot,
-)
+from smoothcruiser.operators import KL, Entropy, Max, Sparsemax, SquareRoot
 
 OPERATORS = [
     Entropy(0.2),

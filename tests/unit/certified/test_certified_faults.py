@@ -11,10 +11,7 @@ import pytest
 
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.operators import (
-    Entropy,
-    Max,
-)
+from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.problem import MDP, Game
 from smoothcruiser.problem.zoo import chain
 

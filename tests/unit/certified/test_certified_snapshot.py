@@ -316,11 +316,7 @@ def test_a_state_that_no_store_keeps_costs_no_answer(slices, tmp_path):
         return number / 40.0, Late(number) if number > 35 else number
 
     problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Entropy(1.0),
-        initial_state=0,
+        step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0
     )
     slices(61)
     asked = {"method": "certified", "delta": 0.1, "budget": 2000, "seed": 5}

@@ -406,7 +406,7 @@ def test_ticks_are_round_numbers_inside_the_axis() -> None:
         "1.0",
     ]
     assert [label for _, label in picture._ticks(-3.0, 11.0)] == [
-        *("-2", "0", "2", "4", "6", "8", "10"),
+        *("-2", "0", "2", "4", "6", "8", "10")
     ]
     for width in (0.1, 0.37, 1.0, 2.4, 5.2, 9.9):
         assert 3 <= len(picture._ticks(0.033, 0.033 + width)) <= 8
@@ -557,12 +557,7 @@ def test_half_widths_are_rounded_up() -> None:
         format_bound(3.41e-14),
         format_bound(0.1),
         format_bound(0.0),
-    ) == (
-        "0.24",
-        "3.5e-14",
-        "0.1",
-        "0",
-    )
+    ) == ("0.24", "3.5e-14", "0.1", "0")
     assert (format_bound(4.1e-14, 1), format_bound(math.inf)) == ("5e-14", "inf")
     shown_text = str(an_estimate(value=2.0, interval=(1.7659, 2.2341), epsilon=0.5))
     assert "2.00 ± 0.24  in [1.76, 2.24]" in shown_text

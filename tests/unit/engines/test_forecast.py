@@ -68,8 +68,7 @@ def test_a_pilot_inspects_the_step_in_place_of_the_run():
 
 
 @pytest.mark.parametrize(
-    "limits",
-    [{"budget": 3}, {"executor": "python"}, {"executor": "reference"}],
+    "limits", [{"budget": 3}, {"executor": "python"}, {"executor": "reference"}]
 )
 def test_there_is_no_pilot_where_a_run_does_not_begin_so(limits):
     ready = sc.prepare(noiseless(), **PROMISE, **limits)

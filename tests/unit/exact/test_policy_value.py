@@ -11,12 +11,7 @@ from exact_worlds import OPERATORS
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import policy_value, solve
-from smoothcruiser.operators import (
-    CustomOperator,
-    Entropy,
-    Max,
-    Operator,
-)
+from smoothcruiser.operators import CustomOperator, Entropy, Max, Operator
 from smoothcruiser.problem.make import make
 from smoothcruiser.problem.model.tabular import tabular
 

@@ -13,10 +13,7 @@ import pytest
 from smoothcruiser.api import evaluate, plan
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import policy_value, reachable, solve
-from smoothcruiser.operators import (
-    Entropy,
-    Max,
-)
+from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.model.tabular import tabular
 from smoothcruiser.problem.problem import MDP, Game
 

@@ -139,10 +139,7 @@ def test_a_dead_end_costs_infinitely_much_and_hides_nobody():
 
 
 def test_a_reward_that_can_be_had_for_ever_is_infinite_unless_the_other_prevents_it():
-    rows = [
-        [[(0.5, 1, 0.0), (0.5, 2, 0.0)]],
-        [[(1.0, 1, 1.0)], [(1.0, 2, 3.0)]],
-    ]
+    rows = [[[(0.5, 1, 0.0), (0.5, 2, 0.0)]], [[(1.0, 1, 1.0)], [(1.0, 2, 3.0)]]]
     check(model(rows, ends=[2]), [math.inf, math.inf, 0.0])
     check(model(rows, ends=[2], players=[1, 2, 1]), [1.5, 3.0, 0.0])
 

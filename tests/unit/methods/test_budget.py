@@ -18,12 +18,7 @@ def step(state, action, rng):
 
 def problem(**more: object) -> sc.MDP:
     return sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.2,
-        operator=sc.Max(),
-        initial_state=0,
-        **more,
+        step, num_actions=2, discount=0.2, operator=sc.Max(), initial_state=0, **more
     )
 
 

@@ -164,10 +164,7 @@ CASES = {
     "tables": (known, {"epsilon": 0.3, "delta": 0.1}),
     "payable": (simulator, {"epsilon": 0.3, "delta": 0.1}),
     "unpayable": (simulator, {"epsilon": 0.3, "delta": 0.1, "budget": 3_000}),
-    "far too dear": (
-        lambda: simulator(discount=0.9),
-        {"epsilon": "9%", "delta": 0.1},
-    ),
+    "far too dear": (lambda: simulator(discount=0.9), {"epsilon": "9%", "delta": 0.1}),
     "horizon": (
         lambda: simulator(discount=1.0, horizon=2),
         {"epsilon": 0.4, "delta": 0.2},

@@ -57,11 +57,7 @@ def test_certified_search_keeps_a_share_of_the_value(
 ) -> None:
     """V = 0.7 / (1 - 0.5): half-widths of at most a tenth of it, and not far less."""
     answer = sc.plan(
-        problem(),
-        epsilon="10% of value",
-        delta=0.1,
-        method="certified",
-        target=target,
+        problem(), epsilon="10% of value", delta=0.1, method="certified", target=target
     )
     low, high = answer.interval
     assert low <= value <= high

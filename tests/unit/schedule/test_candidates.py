@@ -10,10 +10,7 @@ import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler import candidates as module
 from smoothcruiser.schedule.compiler.candidates import candidates, frontier_of
-from smoothcruiser.schedule.compiler.optimizer import (
-    ALL_KINDS,
-    SPARSE_SAMPLING_KINDS,
-)
+from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, SPARSE_SAMPLING_KINDS
 from smoothcruiser.schedule.compiler.polishing import find_improvements
 
 

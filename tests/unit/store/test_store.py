@@ -59,12 +59,7 @@ def test_a_stored_run_is_the_same_run(tmp_path: Path) -> None:
             estimate.q_values,
             estimate.interval,
             estimate.num_calls,
-        ) == (
-            free.value,
-            free.q_values,
-            free.interval,
-            free.num_calls,
-        )
+        ) == (free.value, free.q_values, free.interval, free.num_calls)
 
 
 def _moved(kept: sc.Estimate, store: Store, part: Partial) -> Any:

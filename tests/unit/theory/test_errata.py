@@ -213,10 +213,7 @@ def test_5_the_simulated_curve_is_not_a_count():
     assert (
         round(published.simulated_log10(FIGURE_1, 1e-9, 0.1), 2),
         round(paper.sample_v_calls(FIGURE_1, 1e-9, 0.1).log10, 2),
-    ) == (
-        61.74,
-        59.5,
-    )
+    ) == (61.74, 59.5)
 
 
 def test_5_the_published_height_is_not_rounded_up():

@@ -87,8 +87,7 @@ def one_state(intervals, player=1):
     """What bounds exclude at one state."""
     problem = GARNET if player == 1 else GAME
     found = bounds_of(
-        problem,
-        sc.UCT(bounds=Known(problem, [BoundsRow(0, None, player, intervals)])),
+        problem, sc.UCT(bounds=Known(problem, [BoundsRow(0, None, player, intervals)]))
     )
     return set(found.excluded_actions.get((0, ANY_TIME), ()))
 

@@ -15,11 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.errors import (
-    InvalidInput,
-    MissingExtra,
-    describe_error,
-)
+from smoothcruiser.errors import InvalidInput, MissingExtra, describe_error
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import pop_own_options
 from smoothcruiser.problem.declarations import DECLARATIONS

@@ -133,9 +133,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     "MetaMaze-misc": ("up", "right", "down", "left"),
     "FrozenLake-misc": ("left", "down", "right", "up"),
 }
-REFUSED = {
-    "MNISTBandit-bsuite": "it downloads its pictures when it is made",
-}
+REFUSED = {"MNISTBandit-bsuite": "it downloads its pictures when it is made"}
 
 
 def refuse(name: str) -> None:

@@ -78,11 +78,7 @@ class PgxOptions(Declarations, total=False):
 
 
 def problem(
-    env: Any,
-    *,
-    discount: float,
-    operator: Operator,
-    **more: Unpack[PgxOptions],
+    env: Any, *, discount: float, operator: Operator, **more: Unpack[PgxOptions]
 ) -> Problem:
     """The Problem of a Pgx game.
 

@@ -18,12 +18,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import SCAN, WALK, Bound
-from smoothcruiser.certified.graph import (
-    STAGE,
-    Layers,
-    empty_graph,
-    free_slots,
-)
+from smoothcruiser.certified.graph import STAGE, Layers, empty_graph, free_slots
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.sweeps.compiled_loops import (
     make_layer_loops,

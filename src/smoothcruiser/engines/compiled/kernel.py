@@ -549,12 +549,7 @@ def run_shard(
                 phase = RETURN
             elif BOUNDED and kind == MIDDLE:
                 v, is_consistent = middle_of(
-                    data,
-                    state,
-                    plan.gap,
-                    plan.value_low,
-                    plan.value_high,
-                    plan.slack,
+                    data, state, plan.gap, plan.value_low, plan.value_high, plan.slack
                 )
                 if not is_consistent:
                     return BAD_BOUNDS, calls, grand_total, grand_square

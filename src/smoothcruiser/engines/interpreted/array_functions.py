@@ -143,11 +143,7 @@ def _bound_by_state(problem: Problem, side: int) -> Any:
 
 
 def correction_rows(
-    engine: BatchedEngine,
-    row: int,
-    states: Any,
-    legal: Bools | None,
-    signs: Floats,
+    engine: BatchedEngine, row: int, states: Any, legal: Bools | None, signs: Floats
 ) -> Floats:
     """The correction of each of ``states``, 0 for those without one."""
     level = engine.schedule.levels[row]

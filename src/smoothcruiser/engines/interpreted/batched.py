@@ -50,9 +50,7 @@ from smoothcruiser.errors import (
     describe_error,
 )
 from smoothcruiser.operators.sampling import sampled_columns
-from smoothcruiser.problem.batched import (
-    WrongShape,
-)
+from smoothcruiser.problem.batched import WrongShape
 from smoothcruiser.problem.bounds import bad_bounds, bounds_slack
 from smoothcruiser.problem.step_errors import (
     at_pair,

@@ -56,12 +56,7 @@ STEPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 # above
 MISMATCH = 1e-4
 MOST_COUNTS = 32  # of the numbers of legal actions tried below that of the check
-NAMES = (
-    "differentiable",
-    "gradient norm",
-    "nonnegative gradient",
-    "sums to one",
-)
+NAMES = ("differentiable", "gradient norm", "nonnegative gradient", "sums to one")
 
 
 def check_operator(

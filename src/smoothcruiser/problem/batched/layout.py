@@ -193,9 +193,7 @@ def _read_leaf(leaf: Leaf, given: Any) -> NDArray[Any]:
         with np.errstate(all="ignore"):
             converted = array.astype(leaf_type)
             is_exact = np.array_equal(
-                converted.astype(np.float64),
-                array.astype(np.float64),
-                equal_nan=True,
+                converted.astype(np.float64), array.astype(np.float64), equal_nan=True
             )
     except (TypeError, ValueError, OverflowError):
         is_exact, converted = False, np.zeros(())

@@ -361,15 +361,7 @@ _BUILDING = {
     *("__init__", "__new__", "__post_init__", "__setstate__"),
     *("__init_subclass__", "__set_name__", "__class_getitem__"),
 }
-_CONTAINERS = (
-    dict,
-    list,
-    set,
-    bytearray,
-    collections.deque,
-    array.array,
-    np.ndarray,
-)
+_CONTAINERS = (dict, list, set, bytearray, collections.deque, array.array, np.ndarray)
 
 
 def _object_fields(value: Any) -> dict[str, Any]:

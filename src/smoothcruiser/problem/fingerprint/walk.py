@@ -56,10 +56,7 @@ READERS = {
 }
 
 _CODE = (type, types.ModuleType, types.FunctionType)
-_FUNCTIONS = (
-    types.BuiltinFunctionType,
-    types.MethodWrapperType,
-)
+_FUNCTIONS = (types.BuiltinFunctionType, types.MethodWrapperType)
 _DESCRIPTORS = (
     types.WrapperDescriptorType,
     types.MethodDescriptorType,

@@ -35,13 +35,7 @@ import numpy as np
 from smoothcruiser.schedule.compiler.draft import LevelTable
 from smoothcruiser.schedule.compiler.ladders import Ladders
 from smoothcruiser.schedule.compiler.polishing import find_improvements
-from smoothcruiser.schedule.kinds import (
-    KINDS,
-    Kind,
-    Kinds,
-    Pairs,
-    free_kinds,
-)
+from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs, free_kinds
 from smoothcruiser.schedule.reach import check_patience
 from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.analysis import Ground

@@ -29,12 +29,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.schedule.compiler.draft import LevelTable
-from smoothcruiser.schedule.compiler.frontier import (
-    Cells,
-    Queries,
-    Stop,
-    sample_grid,
-)
+from smoothcruiser.schedule.compiler.frontier import Cells, Queries, Stop, sample_grid
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs, free_kinds
 from smoothcruiser.schedule.reach import MOST_ROWS, check_patience
 from smoothcruiser.schedule.schedule import Level, Target

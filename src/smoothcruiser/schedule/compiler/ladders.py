@@ -40,10 +40,7 @@ from smoothcruiser.theory.noise import (
     plug_in_variance,
     regularizer_range,
 )
-from smoothcruiser.theory.randomized import (
-    correction,
-    plug_in_correction,
-)
+from smoothcruiser.theory.randomized import correction, plug_in_correction
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.compiler.draft import LevelTable

@@ -519,12 +519,7 @@ def blind_rollout(
 def leaf_value(setting: Setting, data: Any, state: Any) -> tuple[float, bool]:
     """The middle of the bounds on V at a leaf, and whether they keep their claim."""
     return middle_of(
-        data,
-        state,
-        setting.gap,
-        setting.value_low,
-        setting.value_high,
-        setting.slack,
+        data, state, setting.gap, setting.value_low, setting.value_high, setting.slack
     )
 
 
@@ -609,12 +604,7 @@ def grow(
                     held_slots[AT_NODE],
                     held_slots[STEPS],
                     held_slots[ADDED],
-                ) = (
-                    IN_TREE,
-                    node,
-                    depth,
-                    nodes_added,
-                )
+                ) = (IN_TREE, node, depth, nodes_added)
                 return CUT
             if rule.descent == UPPER and not EXTRAS:
                 action = upper_action(

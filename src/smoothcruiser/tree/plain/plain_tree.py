@@ -33,12 +33,7 @@ from smoothcruiser.tree.plain.plain_nodes import (
     undecided_slots,
 )
 from smoothcruiser.tree.proofs import spans_of
-from smoothcruiser.tree.search_rules import (
-    MEAN,
-    PARENT_PRIOR,
-    UPPER,
-    VISITS_PRIOR,
-)
+from smoothcruiser.tree.search_rules import MEAN, PARENT_PRIOR, UPPER, VISITS_PRIOR
 from smoothcruiser.tree.selection import (
     descent_policy,
     entropy_below,
