@@ -75,56 +75,56 @@ docs: $(DOCS) ## the documentation site: docs/_build/html/index.html; warnings a
 	@$(BIN)/python docs/_site/check.py docs/_build/html
 
 bench: $(READY) ## ratios against C and against other libraries; writes docs/evidence/bench.md
-	@$(BIN)/python benchmarks/run_all.py
+	@$(BIN)/python -m benchmarks.run_all
 
 house: $(RUNS) ## files, lines, names and paths of the code, counted
-	@$(BIN)/python benchmarks/house.py
+	@$(BIN)/python -m benchmarks.house
 
 evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writes docs/evidence
 	@mkdir -p docs/evidence
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
-	@$(BIN)/python benchmarks/sharp_coverage.py --runs 130 --out docs/evidence/coverage.md
-	@$(BIN)/python benchmarks/portfolio.py --out docs/evidence/portfolio.md
-	@$(BIN)/python benchmarks/portfolio_coverage.py --worlds 90 --out docs/evidence/portfolio-coverage.md
-	@$(BIN)/python benchmarks/limits.py --out docs/evidence/limits.md
-	@$(BIN)/python benchmarks/limits_used.py --out docs/evidence/limits-used.md
-	@$(BIN)/python benchmarks/many_coverage.py --runs 60 --out docs/evidence/many-coverage.md
-	@$(BIN)/python benchmarks/totals.py --runs 400 --out docs/evidence/totals.md
-	@$(BIN)/python benchmarks/state_bounds.py --out docs/evidence/state-bounds.md
-	@$(BIN)/python benchmarks/price_table.py --out docs/evidence/prices.md
-	@$(BIN)/python benchmarks/clipping.py --out docs/evidence/clipping.md
-	@$(BIN)/python benchmarks/paid.py --out docs/evidence/paid.md
-	@$(BIN)/python benchmarks/calls_and_price.py --requests 2000 --out docs/evidence/calls-and-price.md
-	@$(BIN)/python benchmarks/exact_solver.py --out docs/evidence/exact-solver.md
-	@$(BIN)/python benchmarks/root_coverage.py --out docs/evidence/root-coverage.md
-	@$(BIN)/python benchmarks/randomized_worlds.py --out docs/evidence/randomized-worlds.md
+	@$(BIN)/python -m benchmarks.coverage.sharp_coverage --runs 130 --out docs/evidence/coverage.md
+	@$(BIN)/python -m benchmarks.coverage.portfolio --out docs/evidence/portfolio.md
+	@$(BIN)/python -m benchmarks.coverage.portfolio_coverage --worlds 90 --out docs/evidence/portfolio-coverage.md
+	@$(BIN)/python -m benchmarks.reliability.limits --out docs/evidence/limits.md
+	@$(BIN)/python -m benchmarks.reliability.limits_used --out docs/evidence/limits-used.md
+	@$(BIN)/python -m benchmarks.coverage.many_coverage --runs 60 --out docs/evidence/many-coverage.md
+	@$(BIN)/python -m benchmarks.certified.totals --runs 400 --out docs/evidence/totals.md
+	@$(BIN)/python -m benchmarks.certified.state_bounds --out docs/evidence/state-bounds.md
+	@$(BIN)/python -m benchmarks.engine.price_table --out docs/evidence/prices.md
+	@$(BIN)/python -m benchmarks.coverage.clipping --out docs/evidence/clipping.md
+	@$(BIN)/python -m benchmarks.engine.paid --out docs/evidence/paid.md
+	@$(BIN)/python -m benchmarks.reliability.calls_and_price --requests 2000 --out docs/evidence/calls-and-price.md
+	@$(BIN)/python -m benchmarks.exact.exact_solver --out docs/evidence/exact-solver.md
+	@$(BIN)/python -m benchmarks.coverage.root_coverage --out docs/evidence/root-coverage.md
+	@$(BIN)/python -m benchmarks.coverage.randomized_worlds --out docs/evidence/randomized-worlds.md
 	@$(BIN)/python tests/statistical/test_lying_worlds.py --runs 20 --out docs/evidence/lying-worlds.md
 	@$(BIN)/python tests/unit/test_mistakes.py --out docs/evidence/mistakes.md
-	@$(BIN)/python benchmarks/scan_openspiel.py --out docs/evidence/scan-openspiel.md
-	@$(BIN)/python benchmarks/survival.py --out docs/evidence/survival.md
-	@$(BIN)/python benchmarks/certified_survival.py --out docs/evidence/certified-survival.md
-	@$(BIN)/python benchmarks/scale.py --out docs/evidence/scale.md
-	@$(BIN)/python benchmarks/cluster.py --out docs/evidence/cluster.md
-	@$(BIN)/python benchmarks/latency.py --out docs/evidence/latency.md
-	@$(BIN)/python benchmarks/damaged_stores.py --out docs/evidence/damaged-stores.md
-	@$(BIN)/python benchmarks/command_lines.py --lines 3000 --out docs/evidence/command-lines.md
-	@$(BIN)/python benchmarks/certified.py --coverage > docs/evidence/certified.txt
-	@$(BIN)/python benchmarks/certified.py --scaling --million --out docs/evidence/certified-scaling.md
-	@$(BIN)/python benchmarks/horizon_coverage.py --runs 6000 --out docs/evidence/horizon-coverage.md
-	@$(BIN)/python benchmarks/horizon_coverage.py --runs 2500 --families partly "at the" --out docs/evidence/declared-coverage.md
-	@$(BIN)/python benchmarks/trust.py --runs 500 --out docs/evidence/trust.md
-	@$(BIN)/python benchmarks/evaluate_paths.py --out docs/evidence/evaluate-paths.md
-	@$(BIN)/python benchmarks/path_evidence.py --out docs/evidence/path-evidence.md
-	@$(BIN)/python benchmarks/verification.py --out docs/evidence/verification.md
-	@$(BIN)/python benchmarks/worlds.py --out docs/evidence/worlds.md
-	@$(BIN)/python benchmarks/worlds_jax.py --out docs/evidence/worlds-jax.md
-	@$(BIN)/python benchmarks/steering.py --out docs/evidence/steering.md
-	@$(BIN)/python benchmarks/widening.py --calls 100000 --out docs/evidence/widening.md
-	@$(BIN)/python benchmarks/sampled_actions.py --out docs/evidence/sampled-actions.md
-	@$(BIN)/python benchmarks/strength.py --out docs/evidence/strength.md
+	@$(BIN)/python -m benchmarks.worlds.scan_openspiel --out docs/evidence/scan-openspiel.md
+	@$(BIN)/python -m benchmarks.reliability.survival --out docs/evidence/survival.md
+	@$(BIN)/python -m benchmarks.reliability.certified_survival --out docs/evidence/certified-survival.md
+	@$(BIN)/python -m benchmarks.scale.scale --out docs/evidence/scale.md
+	@$(BIN)/python -m benchmarks.scale.cluster --out docs/evidence/cluster.md
+	@$(BIN)/python -m benchmarks.engine.latency --out docs/evidence/latency.md
+	@$(BIN)/python -m benchmarks.reliability.damaged_stores --out docs/evidence/damaged-stores.md
+	@$(BIN)/python -m benchmarks.reliability.command_lines --lines 3000 --out docs/evidence/command-lines.md
+	@$(BIN)/python -m benchmarks.certified.certified --coverage > docs/evidence/certified.txt
+	@$(BIN)/python -m benchmarks.certified.certified --scaling --million --out docs/evidence/certified-scaling.md
+	@$(BIN)/python -m benchmarks.coverage.horizon_coverage --runs 6000 --out docs/evidence/horizon-coverage.md
+	@$(BIN)/python -m benchmarks.coverage.horizon_coverage --runs 2500 --families partly "at the" --out docs/evidence/declared-coverage.md
+	@$(BIN)/python -m benchmarks.coverage.trust --runs 500 --out docs/evidence/trust.md
+	@$(BIN)/python -m benchmarks.certified.evaluate_paths --out docs/evidence/evaluate-paths.md
+	@$(BIN)/python -m benchmarks.certified.path_evidence --out docs/evidence/path-evidence.md
+	@$(BIN)/python -m benchmarks.exact.verification --out docs/evidence/verification.md
+	@$(BIN)/python -m benchmarks.worlds.worlds --out docs/evidence/worlds.md
+	@$(BIN)/python -m benchmarks.worlds.worlds_jax --out docs/evidence/worlds-jax.md
+	@$(BIN)/python -m benchmarks.certified.steering --out docs/evidence/steering.md
+	@$(BIN)/python -m benchmarks.tree.widening --calls 100000 --out docs/evidence/widening.md
+	@$(BIN)/python -m benchmarks.tree.sampled_actions --out docs/evidence/sampled-actions.md
+	@$(BIN)/python -m benchmarks.tree.strength --out docs/evidence/strength.md
 	@$(BIN)/smoothcruiser reproduce all --out docs/evidence/reproduce
-	@$(BIN)/python benchmarks/literature.py
-	@$(BIN)/python benchmarks/tree_search.py --out docs/evidence/literature/tree-search.json
+	@$(BIN)/python -m benchmarks.tree.literature
+	@$(BIN)/python -m benchmarks.tree.tree_search --out docs/evidence/literature/tree-search.json
 	@$(BIN)/python docs/_site/slim.py docs/evidence
 
 clean: ## remove the environment and every cache

@@ -1,6 +1,6 @@
 """The house in numbers: files, lines, names, sentences, paths through the code, cycles.
 
-  python benchmarks/house.py [--root FOLDER] [--out FILE --label before]
+  python -m benchmarks.house [--root FOLDER] [--out FILE --label before]
 
 Every figure is counted from the source by this file, so a change is seen as it is; no
 limit stands here. ``--out`` keeps a table with one column per label, goals beside them.

@@ -1,6 +1,6 @@
 """Run every benchmark that prints ratios and keep what they print: ``make bench``.
 
-  python benchmarks/run_all.py [--quick]
+  python -m benchmarks.run_all [--quick]
 
 Writes docs/evidence/bench.md (everything printed, signed with command, date,
 machine and load) and docs/evidence/bench.json (the figures of the engine). A
@@ -18,20 +18,20 @@ import tempfile
 import time
 from pathlib import Path
 
-from timing import load, machine, signed
+from benchmarks.timing import load, machine, signed
 
 HERE = Path(__file__).parent
 EVIDENCE = HERE.parent / "docs" / "evidence"
-TAKES_QUICK = ("engine", "exact_solver")
+TAKES_QUICK = ("engine.engine", "exact.exact_solver")
 SCRIPTS = (
-    *("engine", "oracles", "exact_solver", "price_table"),
-    *("certified", "certified_states"),
+    *("engine.engine", "engine.oracles", "exact.exact_solver", "engine.price_table"),
+    *("certified.certified", "certified.certified_states"),
 )
 
 
 def run(name: str, extra: list[str]) -> tuple[int, str]:
     """(exit code, printed text); what is printed is shown as it comes."""
-    command = [sys.executable, str(HERE / f"{name}.py"), *extra]
+    command = [sys.executable, "-m", f"benchmarks.{name}", *extra]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -56,34 +56,36 @@ def main() -> int:
     page = [
         "# Benchmarks",
         "",
-        f"`python benchmarks/run_all.py{' --quick' if options.quick else ''}`",
+        f"`python -m benchmarks.run_all{' --quick' if options.quick else ''}`",
         "",
         signed(),
         "",
     ]
     figures: dict[str, object] = {
-        "command": "python benchmarks/run_all.py",
+        "command": "python -m benchmarks.run_all",
         "machine": machine(),
     }
     failed = []
     for name in SCRIPTS:
-        if not (HERE / f"{name}.py").exists():
-            page += [f"## {name}", "", "not there", ""]
-            continue
         print(f"== {name}", flush=True)
         before, begin = load(), time.perf_counter()
         extra = ["--quick"] if options.quick and name in TAKES_QUICK else []
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / "figures.json"
             code, text = run(
-                name, [*extra, "--json", str(target)] if name == "engine" else extra
+                name,
+                [*extra, "--json", str(target)] if name == "engine.engine" else extra,
             )
             if target.exists():
-                figures[name] = json.loads(target.read_text())
+                figures[name.split(".")[0]] = json.loads(target.read_text())
         if code != 0:
             failed.append(name)
-        fenced = text.strip() if name == "engine" else f"```text\n{text.strip()}\n```"
-        command = f"`python benchmarks/{' '.join([name + '.py', *extra])}`"
+        fenced = (
+            text.strip()
+            if name == "engine.engine"
+            else f"```text\n{text.strip()}\n```"
+        )
+        command = f"`python -m benchmarks.{' '.join([name, *extra])}`"
         page += [
             f"## {name}",
             "",

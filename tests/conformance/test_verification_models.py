@@ -9,8 +9,8 @@ build has the values that Storm computes in rational arithmetic.
 
 import numpy as np
 import pytest
-from verification_worlds import PUBLISHED, load, true_minimum
-from worlds_verification import round_trip
+from benchmarks.exact.verification_worlds import PUBLISHED, load, true_minimum
+from benchmarks.exact.worlds_verification import round_trip
 
 import smoothcruiser as sc
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -125,12 +126,13 @@ def test_a_report_is_written_even_if_standard_output_takes_nothing(
 @pytest.mark.slow
 @pytest.mark.compiles
 def test_random_command_lines_run_or_are_refused_in_a_sentence(tmp_path: Path) -> None:
-    script = ROOT / "benchmarks" / "command_lines.py"
+    line = [sys.executable, "-m", "benchmarks.reliability.command_lines"]
     done = subprocess.run(
-        [sys.executable, script, "--lines", "60", "--cheap", "--seed", "0"],
+        [*line, "--lines", "60", "--cheap", "--seed", "0"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
@@ -138,8 +140,8 @@ def test_random_command_lines_run_or_are_refused_in_a_sentence(tmp_path: Path) -
 
 
 def test_the_law_of_random_lines_can_be_broken() -> None:
-    from command_line_grammar import Line
-    from command_lines import Ended, faults
+    from benchmarks.reliability.command_line_grammar import Line
+    from benchmarks.reliability.command_lines import Ended, faults
 
     fine = Line(("exact", "--json"))
     bad = Line(("exact", "--json"), is_valid=False)

@@ -1,6 +1,6 @@
 """Kill and resume, workers of every kind: the same bits whatever happens on the way.
 
-Sixty kills, signals and endless steps: benchmarks/survival.py, results in
+Sixty kills, signals and endless steps: benchmarks/reliability/survival.py, results in
 docs/evidence.
 """
 

@@ -1,6 +1,6 @@
 """The price holds: random requests make at most the calls that were printed for them.
 
-The long version is ``benchmarks/calls_and_price.py``, which also compiles and starts
+The long version is ``benchmarks/reliability/calls_and_price.py``, which also compiles and starts
 workers.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-import calls_and_price as benchmark
 import pytest
+from benchmarks.reliability import calls_and_price as benchmark
 
 import smoothcruiser as sc
 

@@ -14,12 +14,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from verification_worlds import induction, least
+from benchmarks.exact.verification_worlds import induction, least
 
 import smoothcruiser as sc
 
 pytest.importorskip("umbi")
-from umb_files import save
+from benchmarks.exact.umb_files import save
 
 
 def lists(rng):

@@ -4,7 +4,7 @@ One step with a reward of two values: the root samples Q itself, without any bia
 nothing but its own bounds keeps the promise. A run fails if at any second checkpoint, or at
 the end, the interval of any action misses the truth: that is more than a stop can do.
 Seeds are fixed; the false-alarm rate of a binomial test, had they been free, is 1e-4.
-benchmarks/root_coverage.py does the same at length, with engines and games.
+benchmarks/coverage/root_coverage.py does the same at length, with engines and games.
 """
 
 from __future__ import annotations

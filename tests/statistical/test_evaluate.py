@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 import pytest
-from known_worlds import Known, evaluated_tables
-from path_evidence import SCALES, log_moments, weigh
+from benchmarks.certified.path_evidence import SCALES, log_moments, weigh
+from benchmarks.coverage.known_worlds import Known, evaluated_tables
 from scipy.stats import binom
 
 import smoothcruiser as sc

@@ -2,26 +2,16 @@
 
 Fixed seeds, so the outcome is fixed too. Were every run to miss with probability
 exactly delta, a test below would raise a false alarm with probability at most 1e-3.
-The large version is ``benchmarks/many_coverage.py``.
+The large version is ``benchmarks/coverage/many_coverage.py``.
 """
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
+from benchmarks.coverage import many_coverage as benchmark
 from scipy.stats import binom
 
 import smoothcruiser as sc
-
-_spec = importlib.util.spec_from_file_location(
-    "many_coverage", Path(__file__).parents[2] / "benchmarks" / "many_coverage.py"
-)
-assert _spec is not None
-assert _spec.loader is not None
-benchmark = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(benchmark)
 
 
 def too_many(failures: list[bool]) -> bool:

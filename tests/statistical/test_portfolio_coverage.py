@@ -1,6 +1,6 @@
 """What ``auto`` answers holds in every branch of its portfolio.
 
-Reduced form of benchmarks/portfolio_coverage.py (the full table is
+Reduced form of benchmarks/coverage/portfolio_coverage.py (the full table is
 docs/evidence/portfolio-coverage.md). Seeds are fixed; the false-alarm rate of the
 binomial test, had the seeds been free, is 1e-4.
 """
@@ -11,8 +11,8 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from portfolio_coverage import Tally, small_world, study
-from sharp_coverage import binomial_tail
+from benchmarks.coverage.portfolio_coverage import Tally, small_world, study
+from benchmarks.coverage.sharp_coverage import binomial_tail
 
 import smoothcruiser as sc
 

@@ -1,7 +1,7 @@
 """The sharp promise on problems made to break it, and proof that the tests
 would notice a broken one.
 
-Reduced form of benchmarks/sharp_coverage.py (the full table is
+Reduced form of benchmarks/coverage/sharp_coverage.py (the full table is
 docs/evidence/coverage.md). Seeds are fixed; the false-alarm rate of each
 binomial test, had the seeds been free, is 1e-4.
 """
@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import adversarial
 import numpy as np
 import pytest
-from sharp_coverage import binomial_tail, study
+from benchmarks.coverage import adversarial
+from benchmarks.coverage.sharp_coverage import binomial_tail, study
 
 import smoothcruiser as sc
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule

@@ -11,7 +11,7 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import house
+from benchmarks import house
 
 import smoothcruiser as sc
 

@@ -12,7 +12,7 @@ import pytest
 import smoothcruiser as sc
 
 pytest.importorskip("umbi")
-from umb_files import save
+from benchmarks.exact.umb_files import save
 
 pytestmark = pytest.mark.compiles
 THIRD = Fraction(1, 3)

@@ -170,7 +170,7 @@ def unpacked(path: str) -> dict[str, bytes]:
 def members(here):
     """The files of a good UMB file: 0 goes to 1 or 2 by a coin."""
     pytest.importorskip("umbi")
-    from umb_files import save
+    from benchmarks.exact.umb_files import save
 
     save(
         here / "good.umb",
@@ -281,7 +281,7 @@ def test_names_that_cannot_be_meant(members, rest, match):
 
 def test_one_initial_state_is_needed(here):
     pytest.importorskip("umbi")
-    from umb_files import save
+    from benchmarks.exact.umb_files import save
 
     rows = [[[(1, 0.5), (0, 0.5)]], [[(1, 1.0)]]]
     for initial, match in (([], "has none"), ([0, 1], r"2 initial states \(0, 1\)")):
@@ -294,7 +294,7 @@ def test_rationals_have_to_sum_to_1_exactly(here):
     pytest.importorskip("umbi")
     from fractions import Fraction
 
-    from umb_files import save
+    from benchmarks.exact.umb_files import save
 
     third = Fraction(1, 3)
     nearly = Fraction(2, 3) - Fraction(1, 10**15)

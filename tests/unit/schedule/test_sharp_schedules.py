@@ -74,7 +74,7 @@ def test_prices_are_at_most_at_the_bar(
     q_values: float,
     value: float,
 ) -> None:
-    """One entry of every row of the table; benchmarks/price_table.py prints all
+    """One entry of every row of the table; benchmarks/engine/price_table.py prints all
     of them.
     """
     facts = Facts(k, k, gamma, Entropy(temperature), (0.0, 1.0))

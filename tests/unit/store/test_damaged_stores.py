@@ -1,12 +1,12 @@
 """A damaged or edited store is refused and left alone, or resumes to the same bits.
 
-Reduced form of benchmarks/damaged_stores.py (docs/evidence/damaged-stores.md).
+Reduced form of benchmarks/reliability/damaged_stores.py (docs/evidence/damaged-stores.md).
 """
 
 from pathlib import Path
 
 import pytest
-from damaged_stores import all_cases
+from benchmarks.reliability.damaged_stores import all_cases
 
 pytestmark = pytest.mark.compiles
 

@@ -5,7 +5,7 @@ are deterministic, and slices of calls change nothing.
 import numba
 import numpy as np
 import pytest
-from board_games import connect_four
+from benchmarks.tree.board_games import connect_four
 from test_tree_agreement import same
 
 import smoothcruiser as sc

@@ -56,7 +56,7 @@ from smoothcruiser.problem.states import is_fixed
 VARIABLE = "SMOOTHCRUISER_TIER"
 PASSES = "numba:run_pass"  # Numba's event for each pass of its compiler
 ADDRESS, INLINED, AUTO = "address", "inlined", ""
-# Measured (benchmarks/latency.py): the inlined machine takes about 5 s of a core, and
+# Measured (benchmarks/engine/latency.py): the inlined machine takes about 5 s of a core, and
 # a call by address about 8 ns more.
 COMPILE_SECONDS, SAVED = 5.0, 10e-9
 # Calls after which it would have paid to compile: whoever waits for as many loses at
