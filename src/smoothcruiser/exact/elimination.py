@@ -33,9 +33,7 @@ result.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from functools import cache
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -43,8 +41,7 @@ import numpy as np
 from smoothcruiser.exact import elimination_kernel as kernel
 from smoothcruiser.exact.loops import Model, Packed
 from smoothcruiser.exact.model import room_for_policy
-from smoothcruiser.exact.solver_clock import Watch
-from smoothcruiser.jit.build import compile_function
+from smoothcruiser.exact.solver_clock import EXACT, Watch
 from smoothcruiser.problem.model.tabular import Floats, Ints, Tables
 
 # Multiplications of an elimination in the time in which a sweep reads one number: its
@@ -79,12 +76,14 @@ class NarrowOrder:
     def solve(self, packed: Packed, room: Floats) -> Floats | None:
         """The fixed point of a policy's sweep; None where it is not finite."""
         x = np.empty(len(self.order))
-        compile_function(kernel.eliminate)(packed, self.order, self.place, room, x)
+        EXACT.kernel(kernel.eliminate, views=False)(
+            packed, self.order, self.place, room, x, work=FASTER * self.cost
+        )
         return x if bool(np.all(np.isfinite(x))) else None
 
     def settle(self, m: Model, v: Floats, sweeps: int) -> None:
         """Sweep T for Max in place, back and forth along the order."""
-        compile_function(kernel.settle)(m, self.order, v, sweeps)
+        EXACT.kernel(kernel.settle)(m, self.order, v, sweeps)
 
 
 _orders: WeakKeyDictionary[Tables, NarrowOrder | None] = WeakKeyDictionary()
@@ -106,56 +105,22 @@ def _find_narrow(m: Model) -> NarrowOrder | None:
         start = np.concatenate([[0], np.cumsum(row_lengths)]).astype(np.int64)
     start = start[::num_actions].copy()
     max_width = min(WIDEST, MOST_ENTRIES // num_states)
-    if compile_function(kernel.widest_level)(start, target, max_width) > max_width:
+    if EXACT.kernel(kernel.widest_level)(start, target, max_width) > max_width:
         return None
     state_order, state_place = (
         np.empty(num_states, dtype=np.int64),
         np.empty(num_states, dtype=np.int64),
     )
     half_width = int(
-        compile_function(kernel.level_order)(start, target, state_order, state_place)
+        EXACT.kernel(kernel.level_order, views=False)(
+            start, target, state_order, state_place
+        )
     )
     return (
         NarrowOrder(state_order, state_place, half_width)
         if half_width <= max_width
         else None
     )
-
-
-@cache
-def _compile_seconds() -> list[float]:
-    """The seconds of compiling, until they are taken."""
-    start_time = time.perf_counter()
-    one_value, live_pairs = np.ones(1), np.ones((1, 1), dtype=np.bool_)
-    row_start, next_index = np.arange(2, dtype=np.uint64), np.zeros(1, dtype=np.uint32)
-    m = Model(
-        row_start,
-        next_index,
-        one_value,
-        one_value,
-        live_pairs,
-        one_value,
-        one_value,
-        one_value.copy(),
-        False,
-        0,
-        0.0,
-        0.5,
-    )
-    narrow_order = _find_narrow(m)
-    assert narrow_order is not None
-    narrow_order.solve(
-        Packed(row_start, next_index, 0.5 * one_value, one_value),
-        narrow_order.allocate_rows(),
-    )
-    narrow_order.settle(m, one_value.copy(), 1)
-    return [time.perf_counter() - start_time]
-
-
-def warm() -> float:
-    """The seconds that compiling took; 0 after the first call."""
-    pending_seconds = _compile_seconds()
-    return pending_seconds.pop() if pending_seconds else 0.0
 
 
 GUESSING = 3  # sweeps of the potential: back, forth and back
@@ -183,7 +148,7 @@ class FlowSteps:
         self.model = m._replace(
             **{x: np.empty_like(getattr(m, x)) for x in field_names}
         )
-        compile_function(kernel.renumber)(m, self.order, state_place, self.model)
+        EXACT.kernel(kernel.renumber)(m, self.order, state_place, self.model)
         self.x, self.room = guess[self.order], room_for_policy(m)
         self.mass, self.visits = (
             np.full(num_states, 1.0 / num_states),
@@ -199,8 +164,8 @@ class FlowSteps:
         """
         least_change, steps_since, passes_done = np.inf, 0, 0
         improve_values, follow_policy = (
-            compile_function(kernel.improve),
-            compile_function(kernel.follow),
+            EXACT.kernel(kernel.improve),
+            EXACT.kernel(kernel.follow),
         )
         while (
             passes_done + PASSES <= max_passes
@@ -224,14 +189,12 @@ class FlowSteps:
                 else (least_change, steps_since + 1)
             )
             follow_policy(self.room, self.mass, self.visits, FOLLOWING)
-            compile_function(kernel.relax)(
-                self.room, self.visits, self.x, ROUNDS, SWEEPS
-            )
+            EXACT.kernel(kernel.relax)(self.room, self.visits, self.x, ROUNDS, SWEEPS)
         return None, passes_done
 
     def _wanders(self) -> bool:
         """Whether the packed policy often moves against the order."""
-        return bool(compile_function(kernel.against)(self.room) > MOST_AGAINST)
+        return bool(EXACT.kernel(kernel.against)(self.room) > MOST_AGAINST)
 
 
 def flow(m: Model, order: Ints) -> FlowSteps | None:
@@ -240,37 +203,5 @@ def flow(m: Model, order: Ints) -> FlowSteps | None:
     Sweeps in ``order`` reach all states soon.
     """
     guess = np.empty(len(m.sign))
-    num_peaks = compile_function(kernel.potential)(m, order, guess, GUESSING)
+    num_peaks = EXACT.kernel(kernel.potential)(m, order, guess, GUESSING)
     return FlowSteps(m, guess) if num_peaks <= 1 else None
-
-
-@cache
-def _flow_compile_seconds() -> list[float]:
-    """The seconds of compiling, until they are taken."""
-    start_time = time.perf_counter()
-    one_value, live_pairs = np.ones(1), np.ones((1, 1), dtype=np.bool_)
-    row_start, next_index = np.arange(2, dtype=np.uint64), np.zeros(1, dtype=np.uint32)
-    m = Model(
-        row_start,
-        next_index,
-        one_value,
-        one_value,
-        live_pairs,
-        one_value,
-        one_value,
-        one_value.copy(),
-        False,
-        0,
-        0.0,
-        0.5,
-    )
-    flow_steps = flow(m, np.zeros(1, dtype=np.int64))
-    assert flow_steps is not None
-    flow_steps.values(-1.0, PASSES, Watch())
-    return [time.perf_counter() - start_time]
-
-
-def warm_flow() -> float:
-    """The seconds that compiling took; 0 after the first call."""
-    pending_seconds = _flow_compile_seconds()
-    return pending_seconds.pop() if pending_seconds else 0.0

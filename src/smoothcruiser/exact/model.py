@@ -13,16 +13,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from smoothcruiser.exact import loops
 from smoothcruiser.exact.loops import Indices, Model, Packed, Starts
-from smoothcruiser.exact.solver_clock import Watch
-from smoothcruiser.jit.build import compile_function, is_compiled
-from smoothcruiser.operators import Max, Operator
+from smoothcruiser.exact.solver_clock import EXACT, Watch
+from smoothcruiser.operators import Operator
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.problem.model.tabular import Bools, Floats, Tables
@@ -165,27 +163,28 @@ def kernels_for(operator: Operator) -> Kernels:
     """
     operator_parts = parts_of(operator)
     if operator_parts is None:
-        return _kernels(None, None)
-    return (
-        _kernels(operator_parts.value, operator_parts.gradient)
-        if operator_parts.compiled
-        else _python_kernels(operator)
+        return _built_in_kernels()
+    if not operator_parts.compiled:
+        return _python_kernels(operator)
+    value, gradient = operator_parts.value, operator_parts.gradient
+    return replace(
+        _built_in_kernels(),
+        values=EXACT.kernel(loops.fill_values, apply_value=value),
+        policy=EXACT.kernel(loops.fill_policy, apply_gradient=gradient),
     )
 
 
 @cache
-def _kernels(value: Any, gradient: Any) -> Kernels:
-    own_value = {} if value is None else {"apply_value": value}
-    own_gradient = {} if gradient is None else {"apply_gradient": gradient}
+def _built_in_kernels() -> Kernels:
     return Kernels(
-        fill_q=compile_function(loops.fill_q),
-        values=compile_function(loops.fill_values, **own_value),
-        policy=compile_function(loops.fill_policy, **own_gradient),
-        pack=compile_function(loops.pack),
-        pack_greedy=compile_function(loops.pack_greedy),
-        evaluate=compile_function(loops.evaluate),
-        unpack=compile_function(loops.unpack),
-        difference=compile_function(loops.difference),
+        fill_q=EXACT.kernel(loops.fill_q),
+        values=EXACT.kernel(loops.fill_values),
+        policy=EXACT.kernel(loops.fill_policy),
+        pack=EXACT.kernel(loops.pack),
+        pack_greedy=EXACT.kernel(loops.pack_greedy),
+        evaluate=EXACT.kernel(loops.evaluate),
+        unpack=EXACT.kernel(loops.unpack),
+        difference=EXACT.kernel(loops.difference),
     )
 
 
@@ -211,7 +210,7 @@ def _python_kernels(operator: Operator) -> Kernels:
                 live_actions, q, player = state_values(m, s)
                 out[s, live_actions] = operator.gradient(q, player=player)
 
-    return replace(_kernels(None, None), values=values, policy=policy)
+    return replace(_built_in_kernels(), values=values, policy=policy)
 
 
 # --- the model ----------------------------------------------------------------
@@ -239,12 +238,12 @@ def _digest(tables: Tables) -> _TableDigest:
         sign = np.where(tables.terminal, 0.0, np.where(tables.player == 1, 1.0, -1.0))
         reward = np.zeros(live_pairs.size)
         max_reward = float(
-            compile_function(loops.fill_reward)(
+            EXACT.kernel(loops.fill_reward)(
                 tables.start, tables.prob, tables.reward, live_pairs, reward
             )
         )
         is_full = bool(
-            compile_function(loops.is_full)(
+            EXACT.kernel(loops.is_full)(
                 tables.start, tables.next_state, tables.num_states
             )
         )
@@ -265,10 +264,8 @@ def _digest(tables: Tables) -> _TableDigest:
     return _digests[tables]
 
 
-def prepare(problem: Problem, tables: Tables) -> tuple[Model, Kernels, float]:
-    """The model, the loops, and the seconds spent compiling (0 after the first)."""
-    kernels = kernels_for(problem.operator)
-    compile_seconds = _warm(kernels, problem.operator, tables.num_actions)
+def prepare(problem: Problem, tables: Tables) -> tuple[Model, Kernels]:
+    """The model, and the loops for its operator."""
     digest = _digest(tables)
     model = Model(
         start=digest.start,
@@ -287,57 +284,4 @@ def prepare(problem: Problem, tables: Tables) -> tuple[Model, Kernels, float]:
         discount=float(problem.discount),
         reward_top=digest.reward_top,
     )
-    return model, kernels, compile_seconds
-
-
-_warmed: set[int] = set()  # ids of compiled loops, which ``_kernels`` keeps alive
-
-
-def _warm(kernels: Kernels, operator: Operator, num_actions: int) -> float:
-    """The seconds spent on compiling.
-
-    Every compiled loop runs once on a single state that leads to itself, with the
-    types of every model.
-    """
-    if not is_compiled(kernels.values):
-        kernels, operator = _kernels(None, None), Max()
-    if id(kernels.values) in _warmed:
-        return 0.0
-    start_time = time.perf_counter()
-    one_value, one_per_action = np.ones(1), np.ones(num_actions)
-    live_pairs = np.ones((1, num_actions), dtype=np.bool_)
-    row_start, next_index = (
-        np.arange(num_actions + 1, dtype=np.int64),
-        np.zeros(num_actions, dtype=np.uint32),
-    )
-    model = Model(
-        row_start.astype(np.uint64),
-        next_index,
-        one_per_action,
-        one_per_action,
-        live_pairs,
-        one_value,
-        one_per_action,
-        one_per_action.copy(),
-        False,
-        operator.code,
-        float(operator.strength),
-        0.5,
-        1.0,
-    )
-    compile_function(loops.fill_reward)(
-        row_start, one_per_action, one_per_action, live_pairs, one_per_action.copy()
-    )
-    compile_function(loops.is_full)(row_start, next_index.astype(np.int64), 1)
-    kernels.q(model, one_value)
-    kernels.values(model, one_value.copy())
-    packed_rows, policy = room_for_policy(model), np.empty(live_pairs.shape)
-    kernels.policy(model, policy)
-    kernels.pack(model, policy, one_value, packed_rows)
-    kernels.pack_greedy(model, one_value, packed_rows)
-    policy_sweeps = evaluator(kernels, model, one_value, packed_rows)
-    policy_sweeps.sweep(one_value.copy(), 1, 0.0)
-    policy_sweeps.solve()
-    kernels.difference(one_value, one_value)
-    _warmed.add(id(kernels.values))
-    return time.perf_counter() - start_time
+    return model, kernels_for(problem.operator)

@@ -296,7 +296,6 @@ class SweepSearch:
         self.over = Watch()  # says when to stop with the best point so far
         self.tables: Tables | None = None  # the source of the model
         self.slow = False  # an evaluation has used up its sweeps
-        self.compile_seconds = 0.0  # of loops that not every search needs
         self.room = room_for_policy(model)
         self.eliminated: Floats | None = None  # rows of the last elimination
         self.flowed = False  # whether ``flow`` was tried
@@ -377,9 +376,6 @@ class SweepSearch:
         self.flowed, narrow = True, self.narrow()
         if narrow is None or float(np.min(self.model.sign)) < 0.0:
             return None
-        compile_seconds = flow.warm_flow()
-        self.over.skip_compiling(compile_seconds)
-        self.compile_seconds += compile_seconds
         flow_steps = flow.flow(self.model, narrow.order)
         if flow_steps is None:
             return None
@@ -391,9 +387,6 @@ class SweepSearch:
         """The order in which policies are cheap to eliminate, if there is one."""
         if self.tables is None:
             return None
-        compile_seconds = elimination.warm()
-        self.over.skip_compiling(compile_seconds)
-        self.compile_seconds += compile_seconds
         return elimination.narrow(self.tables, self.model)
 
     def settle(

@@ -121,15 +121,13 @@ def solve_model(
     with the bound that these have proven.
     """
     watch = Watch() if watch is None else watch
-    watch.begin("compiling", known.tables.num_states)
+    watch.begin("solving", known.tables.num_states)
     if is_undiscounted(problem):
         return solve_totals(
             problem, known, SweepBudget(max_sweeps, watch), tolerance, method
         )
     start_time = time.perf_counter()
-    model, kernels, compile_seconds = prepare(problem, known.tables)
-    watch.skip_compiling(compile_seconds)
-    watch.begin("solving", known.tables.num_states)
+    model, kernels = prepare(problem, known.tables)
     search = SweepSearch(
         model,
         kernels,
@@ -151,7 +149,7 @@ def solve_model(
     kernels.policy(model, policy)
     is_unknown = np.isnan(result.values)
     policy[is_unknown] = np.nan
-    compile_seconds += search.compile_seconds
+    compile_seconds = watch.compile_seconds
     return Solution(
         values=result.values,
         q_values=np.where(

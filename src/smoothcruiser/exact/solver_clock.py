@@ -1,7 +1,8 @@
 """Stops and reports of a solver: the clock, Ctrl-C, and the progress function.
 
 The solver asks its ``Watch`` between two sweeps whether to stop, and the ``Watch``
-reports the progress then. It changes no result.
+reports the progress then. It changes no result. Seconds of compiling do not count.
+``EXACT`` are the loops of the solver for built-in operators, interpreted or compiled.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import math
 import time
 
-from smoothcruiser.jit.interrupts import StopRequest
+from smoothcruiser.jit.forms import KernelFamily
+from smoothcruiser.jit.interrupts import StopRequest, Stopwatch
 from smoothcruiser.progress import Callback, Phase, Phases
 
 REPORT_SECONDS = 0.1  # between two reports
+EXACT = KernelFamily(compiling=9.0)
 
 
 class Watch:
@@ -25,11 +28,12 @@ class Watch:
         deadline: float = math.inf,
     ) -> None:
         """A watch that ends a solver at ``deadline``, by ``time.perf_counter()``."""
-        self.hold, self.deadline = StopRequest() if hold is None else hold, deadline
+        self.hold = StopRequest() if hold is None else hold
+        self.clock, self.limit = Stopwatch(), deadline - time.perf_counter()
         self.phases = Phases(progress, self.hold)
         self.sweeps = 0
         self.bound: float | None = None
-        self._begin = self._told = time.perf_counter()
+        self._told = time.perf_counter()
 
     def __call__(self) -> str | None:
         """The reason to stop now: "hand", "callback", "seconds"; None: go on."""
@@ -39,11 +43,11 @@ class Watch:
             return "hand"
         if self.phases.refused:
             return "callback"
-        return "seconds" if time.perf_counter() > self.deadline else None
+        return "seconds" if self.clock.elapsed() > self.limit else None
 
     def begin(self, phase: Phase, states: int | None = None) -> None:
         """Report that a phase begins."""
-        self.phases.begin(phase, states=states, seconds=self._seconds())
+        self.phases.begin(phase, states=states, seconds=self.clock.elapsed())
         self._told = time.perf_counter()
 
     def report_states(self, states: int) -> bool:
@@ -60,10 +64,10 @@ class Watch:
         """Keep the error that the sweeps have proven, for the next report."""
         self.bound = bound
 
-    def skip_compiling(self, seconds: float) -> None:
-        """Leave out the seconds that compiling took."""
-        self._begin += seconds
-        self.deadline += seconds
+    @property
+    def compile_seconds(self) -> float:
+        """The seconds of compiling so far, which do not count."""
+        return self.clock.stood_still()
 
     @property
     def _due(self) -> bool:
@@ -73,11 +77,9 @@ class Watch:
 
     def _tell(self, **facts: int | None) -> None:
         seconds_left = None
-        if self.deadline < math.inf:
-            seconds_left = max(0.0, self.deadline - time.perf_counter())
-        facts_now = {"seconds": self._seconds(), "seconds_left": seconds_left}
+        elapsed = self.clock.elapsed()
+        if self.limit < math.inf:
+            seconds_left = max(0.0, self.limit - elapsed)
+        facts_now = {"seconds": elapsed, "seconds_left": seconds_left}
         self.phases.tell(half_width=self.bound, **facts_now, **facts)
         self._told = time.perf_counter()
-
-    def _seconds(self) -> float:
-        return max(0.0, time.perf_counter() - self._begin)

@@ -22,6 +22,7 @@ made of, so these are rebuilt only before something is compiled.
 from __future__ import annotations
 
 import hashlib
+import os
 import types
 from functools import cache
 from pathlib import Path
@@ -197,11 +198,27 @@ def _reachable(function: types.FunctionType) -> list[types.FunctionType]:
         if id(current) in reachable:
             continue
         reachable[id(current)] = current
-        for name in _global_names(current.__code__):
-            called_function: Any = current.__globals__.get(name)
-            if _is_part(called_function, current):
-                waiting.append(called_function)
+        waiting.extend(called_functions(current).values())
     return list(reachable.values())
+
+
+def called_functions(function: types.FunctionType) -> dict[str, types.FunctionType]:
+    """The functions that are compiled with one, by the names it calls them by."""
+    named = {
+        name: function.__globals__.get(name)
+        for name in _global_names(function.__code__)
+    }
+    return {name: f for name, f in named.items() if _is_part(f, function)}  # type: ignore[misc]
+
+
+def is_on_disk(function: types.FunctionType) -> bool:
+    """Whether an earlier process kept the compiled form; Numba is not imported."""
+    path = _resolve_path(function.__code__.co_filename)
+    folder = os.environ.get("NUMBA_CACHE_DIR")
+    name = f"{path.stem}.{function.__qualname__}_{source_fingerprint(function)}-*.nbi"
+    pattern = f"**/{name}"
+    folders = [Path(folder)] if folder else [path.parent / "__pycache__"]
+    return any(next(place.glob(pattern), None) is not None for place in folders)
 
 
 def _deep_names(function: types.FunctionType) -> set[str]:

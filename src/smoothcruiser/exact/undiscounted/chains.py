@@ -22,9 +22,8 @@ import numpy as np
 from smoothcruiser.errors import Unpayable
 from smoothcruiser.exact.model import PART_SECONDS
 from smoothcruiser.exact.solution import UNIT
-from smoothcruiser.exact.solver_clock import Watch
+from smoothcruiser.exact.solver_clock import EXACT, Watch
 from smoothcruiser.exact.undiscounted import graph_kernel
-from smoothcruiser.jit.build import compile_function
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
 
 # States of one component that are eliminated one by one: 20 ms, exact to the last
@@ -192,7 +191,7 @@ def components(rows: Rows) -> tuple[Ints, int]:
     """The strongly connected component of each state, and their number."""
     label = np.empty(rows.size, dtype=np.int64)
     start, target = edges(rows)
-    return label, int(compile_function(graph_kernel.components)(start, target, label))
+    return label, int(EXACT.kernel(graph_kernel.components)(start, target, label))
 
 
 def policy_value(
@@ -213,14 +212,14 @@ def policy_value(
         rows.reward[choice],
     )
     label = np.empty(n, dtype=np.int64)
-    num_blocks = int(compile_function(graph_kernel.components)(start, target, label))
+    num_blocks = int(EXACT.kernel(graph_kernel.components)(start, target, label))
     state_order = np.argsort(label, kind="stable")
     block_start = np.searchsorted(
         label[state_order], np.arange(num_blocks + 1)
     ).astype(np.int64)
     x = np.zeros(n + 1)
     place_buffer = np.zeros(n, dtype=np.int64)
-    solve_blocks, b = compile_function(graph_kernel.substitute), 0
+    solve_blocks, b = EXACT.kernel(graph_kernel.substitute), 0
     chain_arrays = (start, target, weight, income)
     while b < num_blocks:
         b = int(
@@ -295,7 +294,7 @@ def _sweep_block(
     states: Ints, parts: Parts, x: Floats, work: SweepBudget, max_sweeps: int
 ) -> bool:
     """Whether Gauss-Seidel sweeps over one component came to change nothing."""
-    relax_kernel, num_done, num_sweeps = compile_function(graph_kernel.relax), 0, 16
+    relax_kernel, num_done, num_sweeps = EXACT.kernel(graph_kernel.relax), 0, 16
     while num_done < max_sweeps and work.over() is None:
         start_time = time.perf_counter()
         num_sweeps = min(num_sweeps, max_sweeps - num_done)

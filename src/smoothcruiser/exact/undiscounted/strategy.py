@@ -34,6 +34,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from smoothcruiser.exact.solution import UNIT
+from smoothcruiser.exact.solver_clock import EXACT
 from smoothcruiser.exact.undiscounted import graph_kernel
 from smoothcruiser.exact.undiscounted.chains import (
     Rows,
@@ -43,7 +44,6 @@ from smoothcruiser.exact.undiscounted.chains import (
     policy_value,
     row_sums,
 )
-from smoothcruiser.jit.build import compile_function
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
 
 # of the size of a row's terms and of its state's value: a smaller improvement may be
@@ -210,7 +210,7 @@ def attract_states(
     is_hit = np.zeros(num_rows, dtype=np.bool_) if hits is None else hits.copy()
     is_alive = np.ones(num_rows, dtype=np.bool_) if alive is None else alive
     choice = np.full(rows.size, -1, dtype=np.int64)
-    compile_function(graph_kernel.attract)(
+    EXACT.kernel(graph_kernel.attract)(
         *backward_rows, rows.owner, is_alive, wants, member, is_hit, choice
     )
     return Attraction(member, choice)

@@ -35,7 +35,6 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact.proof import Arena, lower, upper, zero_bound
 from smoothcruiser.exact.reachable import KnownModel
 from smoothcruiser.exact.solution import SLACK, UNIT, Solution, names_of
-from smoothcruiser.exact.undiscounted import graph_kernel
 from smoothcruiser.exact.undiscounted.chains import Rows, SweepBudget, row_sums
 from smoothcruiser.exact.undiscounted.strategy import (
     best_play,
@@ -44,7 +43,6 @@ from smoothcruiser.exact.undiscounted.strategy import (
     touches,
     zero_states,
 )
-from smoothcruiser.jit.build import compile_function
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints, Tables
 from smoothcruiser.problem.problem import Problem
 
@@ -94,9 +92,6 @@ def solve_totals(
             f"{problem.operator.label}, which pays in every step; give horizon=, a "
             "discount below 1, or Max()."
         )
-    compile_seconds = _warm()
-    work.over.skip_compiling(compile_seconds)
-    work.over.begin("solving", known.tables.num_states)
     start_time = time.perf_counter()
     totals = _totals(known)
     enclosure = (
@@ -111,7 +106,8 @@ def solve_totals(
             f"tolerance={tolerance!r} cannot be proven here: rounding of float64 over "
             f"whole plays allows {bound:.3g}; ask for at least {2.0 * bound:.2g}."
         )
-    elapsed = time.perf_counter() - start_time
+    compile_seconds = work.over.compile_seconds
+    elapsed = time.perf_counter() - start_time - compile_seconds
     return replace(solution, seconds=elapsed, compile_seconds=compile_seconds)
 
 
@@ -370,50 +366,3 @@ def _note(bound: float, size: float, work: SweepBudget) -> str:
 
 def _state_name(known: KnownModel, state: int) -> Any:
     return state if known.states is None else known.states[state]
-
-
-# --- compiling ----------------------------------------------------------------
-
-
-def _warm() -> float:
-    """The seconds spent on compiling; 0 after the first call."""
-    start_time = time.perf_counter()
-    return 0.0 if _compile_loops() is None else time.perf_counter() - start_time
-
-
-_ready: list[bool] = []
-
-
-def _compile_loops() -> bool | None:
-    """Run every compiled loop once on a state that leads out; None after the first."""
-    if _ready:
-        return None
-    index_zero, index_one, index_pair = (
-        np.array(x, dtype=np.int64) for x in ([0], [1], [0, 1])
-    )
-    is_false, is_true, x = (
-        np.zeros(1, dtype=np.bool_),
-        np.ones(1, dtype=np.bool_),
-        np.zeros(2),
-    )
-    chain_arrays, label_buffer = (
-        (index_pair, index_one, np.ones(1), np.ones(1)),
-        index_zero.copy(),
-    )
-    compile_function(graph_kernel.attract)(
-        np.zeros(2, dtype=np.int64),
-        index_zero,
-        index_zero,
-        is_true,
-        is_false,
-        is_false.copy(),
-        is_true.copy(),
-        label_buffer,
-    )
-    compile_function(graph_kernel.components)(index_pair, index_one, label_buffer)
-    compile_function(graph_kernel.substitute)(
-        index_zero, index_pair, 0, 1, *chain_arrays, x, index_zero.copy()
-    )
-    compile_function(graph_kernel.relax)(index_zero, *chain_arrays, x, 1)
-    _ready.append(True)
-    return True

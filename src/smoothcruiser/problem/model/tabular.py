@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compile_function
+from smoothcruiser.jit.forms import KernelFamily
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.declaration_checks import check_range, read_operator
@@ -56,6 +57,9 @@ __all__ = [
     "fill_alias",
     "tabular",
 ]
+
+
+ALIAS = KernelFamily(compiling=1.0)  # the loop that builds alias tables
 
 
 def fill_alias(
@@ -141,7 +145,7 @@ class Tables:
         accept = np.empty(len(self.prob))
         alias = np.empty(len(self.prob), dtype=np.int64)
         longest_row = int(np.max(np.diff(self.start), initial=1))
-        compile_function(fill_alias)(
+        ALIAS.kernel(fill_alias)(
             self.start, self.prob, accept, alias, np.empty(longest_row, dtype=np.int64)
         )
         return accept, alias

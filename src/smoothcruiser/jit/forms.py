@@ -1,0 +1,158 @@
+"""Two ways to run one kernel: interpreted by CPython, or compiled by Numba.
+
+A kernel is a plain function over arrays and numbers. Interpreted, it starts at once and
+needs no Numba: it gets memoryviews of the arrays, whose elements are Python numbers (0.1
+µs for a read and a write, where NumPy's elements take 0.2 to 1.6). Compiled, it is some
+hundred times faster, after seconds of compiling. Both read and write the same memory and
+give the same bits, so the change from one to the other, between two calls, changes no
+answer.
+
+Which one (``KernelFamily``): kernels that are compiled together are interpreted until
+they have spent as long as compiling would take, and compiled from then on. The sum is at
+most about twice that of the better choice in hindsight, whatever the work. A call that
+would take so long by itself is compiled at once.
+
+Meanings that differ, which kernels therefore avoid: Python raises where a float is
+divided by zero or overflows in ``exp``; a memoryview has no rows (``x[i]`` of two
+dimensions), no ``copy`` and no assignment of one number to a slice. A kernel that needs
+rows and slices is interpreted over the arrays themselves (``views=False``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.jit.build import called_functions, compile_function, is_on_disk
+from smoothcruiser.jit.interrupts import pause_stopwatch
+
+# CPU seconds of loading a family that an earlier process kept, and of importing Numba
+LOADING, IMPORTING = 0.4, 0.5
+# seconds for one element of an array in one pass of an interpreted kernel
+PER_ELEMENT = 2e-7
+
+
+class KernelFamily:
+    """Kernels that are compiled together, interpreted until that pays."""
+
+    def __init__(self, compiling: float) -> None:
+        """``compiling``: about the CPU seconds of compiling all that most calls need."""
+        self.compiling, self.interpreted_seconds = compiling, 0.0
+        self.is_compiled: bool | None = None  # None: chosen by the seconds
+
+    def kernel(
+        self, function: Any, *, views: bool = True, **replace: Any
+    ) -> Callable[..., Any]:
+        """The function as the family runs it; the form is chosen at every call.
+
+        With a user's compiled functions in the place of named ones it is always
+        compiled. ``work``: elements that a call reads, where they are more than those of
+        its arrays.
+        """
+        interpreted = interpreted_form(function) if views else function
+
+        def run(*arguments: Any, work: float = 0.0) -> Any:
+            if replace or self.must_compile(function, arguments, work):
+                with pause_stopwatch():  # Numba may be imported here
+                    compiled = compile_function(function, **replace)
+                return compiled(*arguments)
+            start_time = time.perf_counter()
+            try:
+                if views:
+                    return interpreted(*map(view_memory, arguments))
+                with np.errstate(all="ignore"):  # as compiled code, which never warns
+                    return function(*arguments)
+            finally:
+                self.interpreted_seconds += time.perf_counter() - start_time
+
+        return run
+
+    def must_compile(
+        self, function: Any, arguments: tuple[Any, ...], work: float = 0.0
+    ) -> bool:
+        """Whether a call is compiled; once one was chosen by its seconds, all are."""
+        if self.is_compiled is None:
+            elements = max(work, count_elements(arguments))
+            seconds = self.interpreted_seconds + elements * PER_ELEMENT
+            if seconds <= LOADING or seconds <= self.seconds_until_ready(function):
+                return False
+            self.is_compiled = True
+        return self.is_compiled
+
+    def seconds_until_ready(self, function: types.FunctionType) -> float:
+        """About the seconds until the compiled form of a member is ready."""
+        importing = 0.0 if "numba" in sys.modules else IMPORTING
+        return importing + (LOADING if is_on_disk(function) else self.compiling)
+
+    @contextlib.contextmanager
+    def use_form(self, *, compiled: bool | None) -> Iterator[None]:
+        """One form for all calls inside, for tests and measurements."""
+        before, self.is_compiled = self.is_compiled, compiled
+        try:
+            yield
+        finally:
+            self.is_compiled = before
+
+
+def count_elements(arguments: tuple[Any, ...]) -> int:
+    """The elements of all arrays among the arguments, those of tuples included."""
+    sizes = (
+        count_elements(argument)
+        if isinstance(argument, tuple)
+        else getattr(argument, "size", 0)
+        for argument in arguments
+    )
+    return sum(sizes)
+
+
+def view_memory(argument: Any) -> Any:
+    """An argument with memoryviews in the place of arrays."""
+    if isinstance(argument, np.ndarray):
+        return argument.data
+    if isinstance(argument, tuple):
+        views = map(view_memory, argument)
+        named = hasattr(argument, "_fields")
+        return type(argument)(*views) if named else tuple(views)
+    return argument
+
+
+class _Buffers:
+    """The functions of NumPy that kernels call: buffers whose elements are numbers."""
+
+    bool_, int64 = np.bool_, np.int64
+
+    @staticmethod
+    def empty(shape: Any, dtype: Any = np.float64) -> memoryview:
+        return np.empty(shape, dtype=dtype).data
+
+    @staticmethod
+    def zeros(shape: Any, dtype: Any = np.float64) -> memoryview:
+        return np.zeros(shape, dtype=dtype).data
+
+    @staticmethod
+    def full(shape: Any, value: Any, dtype: Any = np.float64) -> memoryview:
+        return np.full(shape, value, dtype=dtype).data
+
+
+_interpreted: dict[types.FunctionType, types.FunctionType] = {}
+
+
+def interpreted_form(function: types.FunctionType) -> types.FunctionType:
+    """A copy of a kernel and of all that it calls, with ``_Buffers`` for NumPy."""
+    if function not in _interpreted:
+        scope = dict(function.__globals__)
+        if "np" in scope:
+            scope["np"] = _Buffers
+        copy = types.FunctionType(
+            function.__code__, scope, function.__name__, function.__defaults__
+        )
+        _interpreted[function] = copy
+        for name, called in called_functions(function).items():
+            scope[name] = interpreted_form(called)
+    return _interpreted[function]
