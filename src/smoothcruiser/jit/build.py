@@ -211,14 +211,14 @@ def called_functions(function: types.FunctionType) -> dict[str, types.FunctionTy
     return {name: f for name, f in named.items() if _is_part(f, function)}  # type: ignore[misc]
 
 
+@cache
 def is_on_disk(function: types.FunctionType) -> bool:
     """Whether an earlier process kept the compiled form; Numba is not imported."""
     path = _resolve_path(function.__code__.co_filename)
-    folder = os.environ.get("NUMBA_CACHE_DIR")
-    name = f"{path.stem}.{function.__qualname__}_{source_fingerprint(function)}-*.nbi"
-    pattern = f"**/{name}"
-    folders = [Path(folder)] if folder else [path.parent / "__pycache__"]
-    return any(next(place.glob(pattern), None) is not None for place in folders)
+    cache_folder = os.environ.get("NUMBA_CACHE_DIR")
+    folder = Path(cache_folder) if cache_folder else path.parent / "__pycache__"
+    name = f"{function.__qualname__}_{source_fingerprint(function)}"
+    return next(folder.glob(f"**/{path.stem}.{name}-*.nbi"), None) is not None
 
 
 def _deep_names(function: types.FunctionType) -> set[str]:

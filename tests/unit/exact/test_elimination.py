@@ -376,7 +376,7 @@ def test_elimination_is_a_linear_solve(size: int, half: int) -> None:
 def test_settling_is_a_sweep_in_place_for_both_players() -> None:
     made = ending()
     world = World(made.P, made.R, 0.9, played(80), made.terminal, made.legal)
-    m, _, _ = prepare(world.problem(), world.problem().tables)
+    m, _ = prepare(world.problem(), world.problem().tables)
     order = np.random.default_rng(1).permutation(80)
     found, truth = np.linspace(0.0, 1.0, 80), np.linspace(0.0, 1.0, 80)
     compile_function(elimination_kernel.settle)(m, order[::-1].copy(), found, 1)

@@ -37,7 +37,9 @@ def ring(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def worlds() -> dict[str, sc.MDP | sc.Game]:
     moves, rewards = random_arrays(12, 3, seed=5)[:2]
-    sparse = np.where(moves > np.median(moves), moves, 0.0) + np.eye(12)[:, None, :] * 0.1
+    sparse = (
+        np.where(moves > np.median(moves), moves, 0.0) + np.eye(12)[:, None, :] * 0.1
+    )
     sparse /= sparse.sum(axis=2, keepdims=True)
     end, players = np.arange(12) == 7, np.arange(12) % 2 + 1
     made = {

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.compiles
 @pytest.fixture
 def flows(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each run of steps succeeded; neither eliminations nor dense solves."""
-    flow.warm_flow()
     made: list[bool] = []
     plain = flow.FlowSteps.values
 
@@ -92,7 +91,7 @@ def test_random_walks_end_the_steps_at_once(flows: list[bool]) -> None:
 
 
 def test_a_limit_of_passes_is_kept(flows: list[bool]) -> None:
-    m, _, _ = prepare(*_both(grid(12, 0.99)))
+    m, _ = prepare(*_both(grid(12, 0.99)))
     steps = flow.flow(m, np.arange(144))
     assert steps is not None
     assert steps.values(0.0, 3 * flow.PASSES - 1, Watch()) == (None, 2 * flow.PASSES)
@@ -117,7 +116,7 @@ def test_nonsense_from_the_steps_breaks_no_bound(
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_steps_that_overflow_propose_nothing(wrong: float) -> None:
-    m, _, _ = prepare(*_both(grid(5, 0.9)))
+    m, _ = prepare(*_both(grid(5, 0.9)))
     steps = flow.FlowSteps(m, np.arange(25.0))
     steps.x[:] = wrong
     assert steps.values(math.inf, 10**9, Watch())[0] is None
@@ -134,19 +133,19 @@ def _both(world: World) -> tuple[object, object]:
 def test_the_potential_is_the_best_reward_discounted_by_its_distance() -> None:
     R = np.zeros((6, 2))
     R[2] = 1.0
-    m, _, _ = prepare(*_both(walk(line(6), R, 0.5)))
+    m, _ = prepare(*_both(walk(line(6), R, 0.5)))
     v = np.empty(6)
     assert compile_function(flow_kernel.potential)(m, np.arange(6), v, 3) == 1
     assert v == pytest.approx([0.5, 1.0, 2.0, 1.0, 0.5, 0.25])
     R[5] = 1.0
-    m, _, _ = prepare(*_both(walk(line(6), R, 0.5)))
+    m, _ = prepare(*_both(walk(line(6), R, 0.5)))
     assert compile_function(flow_kernel.potential)(m, np.arange(6), v, 3) == 2
 
 
 def test_improving_is_a_sweep_in_place_in_the_new_order() -> None:
     made = ending()
     world = World(made.P, made.R, 0.9, None, made.terminal, made.legal)
-    m, _, _ = prepare(*_both(world))
+    m, _ = prepare(*_both(world))
     guess = np.random.default_rng(1).random(80)
     steps = flow.FlowSteps(m, guess)
     order = np.argsort(-guess)
@@ -266,7 +265,7 @@ def test_a_thousand_small_models_against_dense_solves(
 
 
 def test_the_memory_of_a_policy_is_the_steps_own() -> None:
-    m, _, _ = prepare(*_both(grid(5, 0.9)))
+    m, _ = prepare(*_both(grid(5, 0.9)))
     steps = flow.FlowSteps(m, np.arange(25.0))
     assert steps.room.weight is not room_for_policy(m).weight
     assert not np.shares_memory(steps.model.prob, m.prob)

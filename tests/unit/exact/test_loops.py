@@ -32,7 +32,7 @@ def test_the_shortcut_for_max_packs_the_same_rows_to_the_last_bit() -> None:
         terminal=np.arange(30) == 7,
         legal=legal,
     )
-    m, kernels, _ = prepare(problem, problem.tables)
+    m, kernels = prepare(problem, problem.tables)
     value, policy = np.empty(30), np.empty((30, 3))
     kernels.q(m, rng.random(30))
     kernels.values(m, value)

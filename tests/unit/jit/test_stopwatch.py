@@ -182,19 +182,20 @@ def test_compiling_takes_no_time_from_many_states(slow):
 
 
 def test_compiling_takes_no_time_from_a_solution(monkeypatch):
-    from smoothcruiser.exact import model, solver
+    from smoothcruiser.exact.solver_clock import EXACT
+    from smoothcruiser.jit import forms
 
     real, later = time.perf_counter, [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: real() + later[0])
-    warm = model._warm
+    compile_function = forms.compile_function
 
-    def slowly(*given):
-        later[0] += JUMP
-        return warm(*given) + JUMP
+    def slowly(*arguments, **replace):
+        later[0] += JUMP if not later[0] else 0.0
+        return compile_function(*arguments, **replace)
 
-    monkeypatch.setattr(model, "_warm", slowly)
-    assert solver.prepare is model.prepare
+    monkeypatch.setattr(forms, "compile_function", slowly)
     ring = sc.make("chain:n=40", discount=0.9, temperature=0.5)
-    answer = sc.plan(ring, method="exact", seconds=0.8 * JUMP)
+    with EXACT.use_form(compiled=True):
+        answer = sc.plan(ring, method="exact", seconds=0.8 * JUMP)
     assert answer.epsilon < 1e-9
     assert answer.compile_seconds >= JUMP
