@@ -478,14 +478,14 @@ def overhead(folder: Path) -> None:
     sys.path.insert(0, str(folder))
     import world as module_of_world
 
-    from smoothcruiser.engines.first_shard import FirstShard
     from smoothcruiser.engines.pools.base import Build
+    from smoothcruiser.engines.registry import first_shard_of
 
     lines = []
     for name in ("python", "compiled"):
         payload = dask_worker.pack_build(
             Build(module_of_world.problem, lambda problem: problem),
-            FirstShard.of(module_of_world.problem, name),
+            first_shard_of(module_of_world.problem, name),
         )
         dask_worker.Evidence.here(payload)
         begin = time.perf_counter()

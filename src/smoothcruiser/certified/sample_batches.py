@@ -36,10 +36,10 @@ from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.sweeps.compiled_loops import Loops
 from smoothcruiser.errors import OracleError
 from smoothcruiser.jit.random import SALT, Key
+from smoothcruiser.problem.facts import AT_THE_END
 from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import at_pair
-from smoothcruiser.problem.totals import AT_THE_END
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.sampling.sampler import Sampler

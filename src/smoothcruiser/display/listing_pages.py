@@ -30,8 +30,8 @@ from smoothcruiser.operators.check.check_report import OperatorReport
 from smoothcruiser.playing.episodes import Summary
 from smoothcruiser.problem.adapter_protocol import descriptions
 from smoothcruiser.problem.batched import Batched
+from smoothcruiser.problem.facts import EVERY_STEP
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.totals import EVERY_STEP
 from smoothcruiser.problem.zoo import ZOO
 from smoothcruiser.schedule.number_text import compact, count_noun
 from smoothcruiser.schedule.text import describe_facts

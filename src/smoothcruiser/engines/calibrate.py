@@ -5,7 +5,7 @@ which may be 10 ns or 10 s per call. So a table that promises nothing is run
 again and again until ``SECONDS`` have passed, and stopped in its middle where the
 simulator is slow. Most of its calls are in leaves below plug-ins, as in a real
 plan. The engine is the one that would run the plan. So is the place:
-``time_elsewhere`` of ``engines.workers`` measures in a worker.
+``time_worker`` of ``engines.worker_reuse`` measures in a worker.
 
 This file decides which table is run, for how long and for how many calls. It leaves
 out compiling (done before the clock starts).

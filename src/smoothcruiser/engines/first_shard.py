@@ -12,11 +12,12 @@ It leaves out the comparison of bits (``pools.dask``).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from smoothcruiser.engines.base import Job
+from smoothcruiser.engines.base import Engine, Job
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.model.tabular import tabular
@@ -40,27 +41,12 @@ EVERY_KIND = (
 class FirstShard:
     """The piece, as data that can be sent to a worker."""
 
+    make_engine: Callable[[str, Job], Engine]  # of the registry
     executor: str  # its engine runs the piece
     operator: Operator
     num_actions: int
     game: bool
     levels: tuple[Level, ...]
-
-    @classmethod
-    def of(
-        cls, problem: Problem, executor: str, levels: tuple[Level, ...] = EVERY_KIND
-    ) -> FirstShard:
-        """The piece for a problem that ``executor`` runs."""
-        from smoothcruiser.engines.registry import PYTHON, accepts
-
-        facts = problem.facts
-        first_shard = cls(
-            executor, facts.operator, facts.num_actions, facts.game, levels
-        )
-        if accepts(executor, first_shard.job()):
-            return first_shard
-        # an executor from another package, which runs nothing but its own worlds
-        return cls(PYTHON.name, facts.operator, facts.num_actions, facts.game, levels)
 
     def job(self) -> Job:
         """The levels on the built-in world, from the highest within ``MOST_CALLS``."""
@@ -81,11 +67,9 @@ class FirstShard:
 
     def bits(self) -> str:
         """The sums of the piece, to the last bit."""
-        from smoothcruiser.engines.registry import make_engine
-
         job = self.job()
         shard = Shard(0, 0, 0, job.schedule.root.samples)
-        partial_sums = make_engine(self.executor, job).run_shard(shard, SEED)
+        partial_sums = self.make_engine(self.executor, job).run_shard(shard, SEED)
         return f"{partial_sums.total.hex()} {partial_sums.square.hex()} {partial_sums.calls}"
 
     def _world(self) -> Problem:

@@ -21,7 +21,9 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Compute
 
 if TYPE_CHECKING:
+    from smoothcruiser.engines.first_shard import FirstShard
     from smoothcruiser.schedule.kinds import Kinds
+    from smoothcruiser.schedule.schedule import Level
 
 # --- engines ------------------------------------------------------------------
 
@@ -72,25 +74,23 @@ def _open_here(
 
 def _in_processes(job: Job, compute: Compute) -> Workers:
     from smoothcruiser.engines.pools.processes import Processes
-    from smoothcruiser.engines.workers import ShardWorkers, engine_build
+    from smoothcruiser.engines.workers import ShardWorkers
 
-    build = engine_build(PYTHON.name, job)
+    build = _engine_build(PYTHON.name, job)
     return ShardWorkers(
         PROCESSES.name, Processes(check_workers(compute.workers), build)
     )
 
 
 def _on_dask(job: Job, compute: Compute) -> Workers:
-    from smoothcruiser.engines.first_shard import FirstShard
-
     with unbroken():
         from smoothcruiser.engines.pools.dask import Dask
-    from smoothcruiser.engines.workers import ShardWorkers, engine_build
+    from smoothcruiser.engines.workers import ShardWorkers
 
     executor_name = default_executor(job.problem)
-    first_shard = FirstShard.of(job.problem, executor_name, job.schedule.levels)
+    first_shard = first_shard_of(job.problem, executor_name, job.schedule.levels)
     return ShardWorkers(
-        DASK.name, Dask(compute, engine_build(executor_name, job), first_shard)
+        DASK.name, Dask(compute, _engine_build(executor_name, job), first_shard)
     )
 
 
@@ -101,13 +101,37 @@ def _process_pool(build: Build, compute: Compute) -> Pool:
 
 
 def _dask_pool(build: Build, compute: Compute) -> Pool:
-    from smoothcruiser.engines.first_shard import FirstShard
-
     with unbroken():
         from smoothcruiser.engines.pools.dask import Dask
 
     executor_name = default_executor(build.problem)
-    return Dask(compute, build, FirstShard.of(build.problem, executor_name))
+    return Dask(compute, build, first_shard_of(build.problem, executor_name))
+
+
+def _engine_build(name: str, job: Job) -> Build:
+    """The engine of executor ``name`` for a job, as something that workers build."""
+    from smoothcruiser.engines.workers import job_parts
+
+    return Build(job.problem, _build_engine, job_parts(job) | {"name": name})
+
+
+def _build_engine(problem: Any, name: str, **job_fields: Any) -> Engine:
+    return make_engine(name, Job(problem, **job_fields))
+
+
+def first_shard_of(
+    problem: Problem, executor: str, levels: tuple[Level, ...] | None = None
+) -> FirstShard:
+    """The piece that proves workers, for a problem that ``executor`` runs."""
+    from smoothcruiser.engines.first_shard import EVERY_KIND, FirstShard
+
+    facts = problem.facts
+    parts = facts.operator, facts.num_actions, facts.game, levels or EVERY_KIND
+    first_shard = FirstShard(make_engine, executor, *parts)
+    if accepts(executor, first_shard.job()):
+        return first_shard
+    # an executor from another package, which runs nothing but its own worlds
+    return FirstShard(make_engine, PYTHON.name, *parts)
 
 
 AHEAD = 4  # tasks per process that wait in line: they are short and all are needed

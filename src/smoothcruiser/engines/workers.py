@@ -1,38 +1,29 @@
 """The shards of a job on a pool, and the inspections of the step where it runs.
 
-Workers that serve several jobs: those of ``plan_many``, and those that were timed.
-
-Processes take seconds to start (2.6 s for two of them, measured), and a cluster has
-to be reached and sent the problem; an engine in this process takes milliseconds and
-is made anew. Jobs differ in their state and its mover; the schedule and the scores
-stay. So an engine elsewhere moves to the state that comes with a shard, and sums
-around the center of its mover.
+Workers may serve several jobs (``engines.worker_reuse``). Jobs differ in their state
+and its mover; the schedule and the scores stay. So an engine elsewhere moves to the
+state that comes with a shard, and sums around the center of its mover.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from smoothcruiser.engines.base import Engine, Job, Report, Workers
-from smoothcruiser.engines.calibrate import Speed, measure_speed
+from smoothcruiser.engines.base import Engine, Job, Report
 from smoothcruiser.engines.inspection import (
     Looks,
     describe_inspections,
     look,
     sendable,
 )
-from smoothcruiser.engines.pools.base import Build, Futures, Pool, check_workers
+from smoothcruiser.engines.pools.base import Pool, check_workers
 from smoothcruiser.engines.pools.threads import ThisThread, Threads
-from smoothcruiser.engines.registry import open_workers
 from smoothcruiser.engines.shards import Piece, Shard
-from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import Interrupted
-from smoothcruiser.query import Compute
 
 # Plain Python runs a shard in pieces of about this time, so that slow simulators
 # report, actions take turns, and a stop loses little.
@@ -117,12 +108,6 @@ class ShardWorkers:
         moved_workers = ShardWorkers(self.name, self.pool)
         moved_workers.moves = (Move.to(job),)
         return moved_workers
-
-    @calls_the_oracle
-    def measure(self, seconds: float, most_calls: float) -> Speed:
-        """The speed of one worker with an engine that was made for a ``timing_job``."""
-        speed: Speed = self.pool.ask(time_elsewhere, (seconds, most_calls))
-        return speed
 
     @property
     def stuck(self) -> int:
@@ -223,11 +208,6 @@ def local_workers(
     return ShardWorkers(name or engine.name, pool, engine)
 
 
-def engine_build(name: str, job: Job) -> Build:
-    """The engine of executor ``name`` for a job, as something that workers build."""
-    return Build(job.problem, _build_engine, job_parts(job) | {"name": name})
-
-
 def job_parts(job: Job) -> dict[str, Any]:
     """A job without its problem, which travels apart."""
     return {
@@ -236,12 +216,6 @@ def job_parts(job: Job) -> dict[str, Any]:
         "center": job.center,
         "score": job.score,
     }
-
-
-def _build_engine(problem: Any, name: str, **job_fields: Any) -> Engine:
-    from smoothcruiser.engines.registry import make_engine
-
-    return make_engine(name, Job(problem, **job_fields))
 
 
 # --- tasks --------------------------------------------------------------------
@@ -271,11 +245,6 @@ def _move_engine(engine: Any, move: Move) -> Engine:
     return moved_engine
 
 
-def time_elsewhere(engine: Engine, item: Any) -> Speed:
-    """The speed of an engine that was made to be timed: ``item`` is (seconds, calls)."""
-    return measure_speed(engine, *item)
-
-
 def look_here(engine: Engine, item: Any) -> tuple[int, Looks]:
     """An inspection of the step: ``item`` is (seed, looks, seconds), perhaps a Move."""
     seed, looked, seconds, *moves = item
@@ -288,62 +257,3 @@ def look_elsewhere(engine: Engine, item: Any) -> tuple[int, Looks]:
     """An inspection of the step; its pairs are left out where they cannot be sent."""
     num_calls, inspected_pairs = look_here(engine, item)
     return num_calls, sendable(inspected_pairs)
-
-
-# seconds: starting processes takes as long, so a wait for running items is worth it
-PATIENCE = 3.0
-
-
-class TimedWorkers:
-    """Workers that were opened to time the step, and wait for the run that needs them.
-
-    They are closed when nobody can ask for them any more.
-    """
-
-    def __init__(self, workers: ShardWorkers) -> None:
-        self._waiting = [workers]  # empty once they were taken
-        weakref.finalize(self, _close_once, self._waiting)
-
-    def open(self, job: Job, compute: Compute) -> Workers:
-        """Workers for a job of the same problem: these at first, new ones later."""
-        workers = self.take()
-        return open_workers(job, compute) if workers is None else workers.move_to(job)
-
-    def take(self) -> ShardWorkers | None:
-        """The workers, to be closed by the caller; None where they are taken or stopped."""
-        workers = self._waiting.pop() if self._waiting else None
-        if workers is not None and getattr(workers.pool, "stopped", False):
-            workers.close()
-            return None
-        return workers
-
-
-def _close_once(box: list[ShardWorkers]) -> None:
-    while box:
-        box.pop().close()
-
-
-class WorkerReuse:
-    """Opens workers as ``open_workers`` does, and reuses those that start slowly."""
-
-    def __init__(self, waiting: TimedWorkers | None = None) -> None:
-        self._reused: ShardWorkers | None = None if waiting is None else waiting.take()
-
-    def open(self, job: Job, compute: Compute) -> Workers:
-        """Workers for a job; all jobs have one problem."""
-        if self._reused is not None and getattr(self._reused.pool, "stopped", False):
-            self.close()  # a pool that was stopped stays so
-        if self._reused is None:
-            workers = open_workers(job, compute)
-            if not isinstance(workers, ShardWorkers) or workers.engine is not None:
-                return workers
-            self._reused = workers
-        if isinstance(self._reused.pool, Futures):
-            self._reused.pool.patience = PATIENCE
-        return self._reused.lend_to(job)
-
-    def close(self) -> None:
-        """Release the workers that are reused."""
-        if self._reused is not None:
-            self._reused.close()
-            self._reused = None

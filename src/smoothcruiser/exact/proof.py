@@ -56,10 +56,10 @@ from smoothcruiser.exact.undiscounted.strategy import (
     never_ending,
 )
 from smoothcruiser.problem.bounds import bounds_at, bounds_slack
+from smoothcruiser.problem.facts import AT_THE_END
 from smoothcruiser.problem.model.known_outcomes import check_rewards
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.totals import AT_THE_END
 
 # Rows with a value within this share of the best are "nearly optimal": fewer rows
 # make g smaller, and the others must not exceed U by d g. The last takes all rows.

@@ -8,7 +8,7 @@ method, a tree search, with options) into a method. To add one, see docs/extendi
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Methods(MutableMapping[str, Method]):
     """Methods by name; a class known only by its module is imported on first use."""
 
-    def __init__(self, places: dict[str, str]) -> None:
-        self._rows: dict[str, Method | str] = dict(places)
+    def __init__(self, rows: Mapping[str, Method | str]) -> None:
+        self._rows: dict[str, Method | str] = dict(rows)
 
     def __getitem__(self, name: str) -> Method:
         table_entry = self._rows[name]
@@ -46,9 +46,7 @@ class Methods(MutableMapping[str, Method]):
         return name in self._rows
 
     def __copy__(self) -> Methods:
-        new_table = Methods({})
-        new_table._rows = dict(self._rows)
-        return new_table
+        return Methods(self._rows)
 
     def __repr__(self) -> str:
         return f"Methods({', '.join(self._rows)})"

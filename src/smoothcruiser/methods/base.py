@@ -297,7 +297,7 @@ class Session:
         seed = np.random.SeedSequence(
             self.query.seed, spawn_key=(Key.PLANS, self.decisions)
         ).generate_state(1)[0]
-        estimate = self._decide(self._at(state, int(seed), remaining))
+        estimate = self.answer_query(self._at(state, int(seed), remaining))
         self.decisions += 1
         return estimate
 
@@ -325,7 +325,8 @@ class Session:
     def close(self) -> None:
         """Release workers and memory."""
 
-    def _decide(self, query: Query) -> Estimate:
+    def answer_query(self, query: Query) -> Estimate:
+        """The Estimate of a decision: the query at its state, with its seed."""
         return prepare_answer(self.method, query).answer()
 
     def _at(self, state: Any, seed: int, remaining: int | None) -> Query:

@@ -316,9 +316,9 @@ class CertifiedSession(Session):
     shared = True
     _memory: Any = None
 
-    def _decide(self, query: Query) -> Estimate:
+    def answer_query(self, query: Query) -> Estimate:  # noqa: D102
         if query.problem is not self.query.problem:  # another number of steps left
-            return super()._decide(query)
+            return super().answer_query(query)
         if self._memory is None:
             self._memory = memory_of(self.query, self.method.bound)
         from smoothcruiser.certified.state_table import has_room

@@ -157,15 +157,15 @@ class SolutionSession(Session):
     _solution: Any = None
 
     def decide_fresh(self, state: Any) -> Estimate:  # noqa: D102
-        return self._decide(self._at(state, self.query.seed, None))
+        return self.answer_query(self._at(state, self.query.seed, None))
 
-    def _decide(self, query: Query) -> Estimate:
+    def answer_query(self, query: Query) -> Estimate:  # noqa: D102
         problem = query.problem
         is_timed = problem.horizon is not None and (
             problem.tables is None or problem is not self.query.problem
         )
         answer = None if is_timed else self._look_up(query)
-        return super()._decide(query) if answer is None else answer
+        return super().answer_query(query) if answer is None else answer
 
     def _look_up(self, query: Query) -> Estimate | None:
         from smoothcruiser.exact import solve

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from smoothcruiser.engines.calibrate import Speed
     from smoothcruiser.engines.pilot import FirstSamples
     from smoothcruiser.engines.watchdog import Breaker
-    from smoothcruiser.engines.workers import TimedWorkers
+    from smoothcruiser.engines.worker_reuse import TimedWorkers
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
 SHARE = 0.05  # of the calls, to measure the simulator
@@ -467,7 +467,8 @@ def _speed_elsewhere(
     with pause_stopwatch():
         from smoothcruiser.engines.calibrate import timing_job
         from smoothcruiser.engines.registry import open_workers
-        from smoothcruiser.engines.workers import ShardWorkers, TimedWorkers
+        from smoothcruiser.engines.worker_reuse import TimedWorkers, time_worker
+        from smoothcruiser.engines.workers import ShardWorkers
 
     time_limit = query.limits.seconds or 0.0
     breaker.arm(time_limit)
@@ -476,7 +477,8 @@ def _speed_elsewhere(
     )
     assert isinstance(workers, ShardWorkers)
     try:
-        speed = workers.measure(min(MOST_SECONDS, TIME_SHARE * time_limit), most_calls)
+        seconds = min(MOST_SECONDS, TIME_SHARE * time_limit)
+        speed = time_worker(workers, seconds, most_calls)
     except BaseException:
         workers.close()
         raise

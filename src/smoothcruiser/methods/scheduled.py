@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.estimate import Estimate, terminal_estimate
+from smoothcruiser.jit.interrupts import Stopwatch, pause_stopwatch
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Method,
     Prepared,
     Session,
     last_report,
+    prepare_answer,
 )
 from smoothcruiser.methods.running import start_run
 from smoothcruiser.methods.schedule_within_limits import (
@@ -39,7 +41,7 @@ from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.base import Job, Workers
-    from smoothcruiser.engines.workers import WorkerReuse
+    from smoothcruiser.engines.worker_reuse import WorkerReuse
     from smoothcruiser.schedule.kinds import Kinds
     from smoothcruiser.store import StoredRun
 
@@ -49,6 +51,7 @@ __all__ = [
     "FittedSchedule",
     "Paper",
     "PreparedSchedule",
+    "ScheduleSession",
     "Scheduled",
     "SmoothCruiser",
     "SparseSampling",
@@ -160,8 +163,6 @@ class Scheduled(Method):
 
     def session(self, query: Query) -> Session:
         """One schedule for all decisions."""
-        from smoothcruiser.methods.sessions import ScheduleSession
-
         return ScheduleSession(self, query)
 
     def together(self, query: Query, ready: Prepared) -> Session:
@@ -398,11 +399,74 @@ class PreparedSchedule(Prepared):
         return self.annotated(start_run(self.query, chosen, self.stored, open_workers))
 
 
+# A schedule serves all time limits within this factor of the one it was chosen for. The
+# clock ends a run that would take longer.
+SIMILAR = 2.0
+
+
+class ScheduleSession(Session):
+    """Decisions that follow one schedule for each number of steps left.
+
+    Preparing it takes longer than a short decision may: the simulator is timed, and the
+    optimizer takes tenths of a second. It depends on no more of the state than how many
+    steps are left of a horizon, so the answers are the same.
+    """
+
+    _schedules: Any = None  # by horizon: the preparation, and its seconds
+
+    def keep(self, query: Query, ready: PreparedSchedule) -> None:
+        """Follow a schedule that was prepared for ``query``."""
+        fitted_once = None if ready.fitted is None else ready.fitted.again()
+        self._schedules = self._schedules or {}
+        time_limit = query.limits.seconds
+        self._schedules[query.problem.horizon] = (
+            replace(ready, fitted=fitted_once),
+            time_limit,
+        )
+
+    def answer_query(self, query: Query) -> Estimate:  # noqa: D102
+        ready = self._similar_schedule(query)
+        if ready is None:
+            watch = Stopwatch()
+            with pause_stopwatch():
+                preparation = prepare_answer(self.method, query)
+            if not isinstance(preparation, PreparedSchedule):
+                return preparation.answer()
+            self.keep(query, ready := preparation)
+            if ready.fitted is not None:
+                compile_seconds = watch.stood_still()
+                fitted = replace(ready.fitted, compile_seconds=compile_seconds)
+                ready = replace(ready, fitted=fitted)
+        state_query = ready.query.at(query.state, query.seed)
+        state_query = replace(
+            state_query, limits=query.limits, progress=query.progress
+        )
+        return replace(ready, query=state_query).answer()
+
+    def _similar_schedule(self, query: Query) -> PreparedSchedule | None:
+        ready: PreparedSchedule | None
+        ready, earlier_limit = (self._schedules or {}).get(
+            query.problem.horizon, (None, None)
+        )
+        time_limit = query.limits.seconds
+        if ready is None or earlier_limit == time_limit:
+            return ready
+        is_similar = earlier_limit is not None and time_limit is not None
+        is_similar = (
+            is_similar
+            and earlier_limit / SIMILAR <= time_limit <= earlier_limit * SIMILAR
+        )
+        return ready if is_similar else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_schedules": None}
+
+
 class SharedScheduleSession(Session):
     """Decisions that follow one schedule: it depends on no state."""
 
     def __init__(self, method: Scheduled, query: Query, ready: Prepared) -> None:
-        from smoothcruiser.engines.workers import WorkerReuse
+        from smoothcruiser.engines.worker_reuse import WorkerReuse
 
         super().__init__(method, query)
         fitted = getattr(ready, "fitted", None)
@@ -415,7 +479,7 @@ class SharedScheduleSession(Session):
             )
         self._ready: Any = replace(ready, **shared_fields)
 
-    def _decide(self, query: Query) -> Estimate:
+    def answer_query(self, query: Query) -> Estimate:
         ready = self._ready
         state_query = ready.query.at(query.state, query.seed)
         state_query = replace(

@@ -5,19 +5,14 @@ seals and numbers (``store``), then the imports that would rebuild the problem, 
 need the caller's consent (``trust``), then the fingerprint of the problem and the
 versions. The bits are those of a run that was never stopped.
 
-Sessions that prepare once, for methods that would prepare every decision anew.
+A session that prepares once, for ``auto``, which would prepare every decision anew.
 
-Preparing a schedule takes longer than a short decision may: the simulator is timed, and
-the optimizer takes tenths of a second. ``auto`` looks at the simulator besides. Neither
-depends on more of the state than how many steps are left of a horizon. So
-
-  ScheduleSession   prepares a schedule once and runs it at every state: the same
-                    answers
-  AutoSession       under a time limit, lets ``auto`` choose once, at the first state,
-                    and continues with the chosen method's own session. Certified search
-                    then keeps one memory, and one delta, for all decisions (with a
-                    horizon each decision has its own); where ``auto`` would run a
-                    schedule after it, the search has all the time.
+Preparing a schedule takes longer than a short decision may
+(``methods.scheduled.ScheduleSession``), and ``auto`` looks at the simulator besides. So
+``AutoSession``, under a time limit, lets ``auto`` choose once, at the first state, and
+continues with the chosen method's own session. Certified search then keeps one memory,
+and one delta, for all decisions (with a horizon each decision has its own); where
+``auto`` would run a schedule after it, the search has all the time.
 
 Preparing once counts against the seconds of no decision, like compiling
 (``jit.interrupts``). Without a time limit ``auto`` chooses at every state, as ``plan``
@@ -42,7 +37,11 @@ from smoothcruiser.methods.portfolio import (
     choice_notes,
     with_calls_before,
 )
-from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
+from smoothcruiser.methods.scheduled import (
+    PreparedSchedule,
+    ScheduleSession,
+    SmoothCruiser,
+)
 from smoothcruiser.problem.arguments import check_keywords, is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback
@@ -140,73 +139,15 @@ def pick_up(
     return method.pick_up(stored, query).with_notes(*notes)
 
 
-# A schedule serves all time limits within this factor of the one it was chosen for. The
-# clock ends a run that would take longer.
-SIMILAR = 2.0
-
-
-class ScheduleSession(Session):
-    """Decisions that follow one schedule for each number of steps left."""
-
-    _schedules: Any = None  # by horizon: the preparation, and its seconds
-
-    def keep(self, query: Query, ready: PreparedSchedule) -> None:
-        """Follow a schedule that was prepared for ``query``."""
-        fitted_once = None if ready.fitted is None else ready.fitted.again()
-        self._schedules = self._schedules or {}
-        time_limit = query.limits.seconds
-        self._schedules[query.problem.horizon] = (
-            replace(ready, fitted=fitted_once),
-            time_limit,
-        )
-
-    def _decide(self, query: Query) -> Estimate:
-        ready = self._similar_schedule(query)
-        if ready is None:
-            watch = Stopwatch()
-            with pause_stopwatch():
-                preparation = prepare_answer(self.method, query)
-            if not isinstance(preparation, PreparedSchedule):
-                return preparation.answer()
-            self.keep(query, ready := preparation)
-            if ready.fitted is not None:
-                compile_seconds = watch.stood_still()
-                fitted = replace(ready.fitted, compile_seconds=compile_seconds)
-                ready = replace(ready, fitted=fitted)
-        state_query = ready.query.at(query.state, query.seed)
-        state_query = replace(
-            state_query, limits=query.limits, progress=query.progress
-        )
-        return replace(ready, query=state_query).answer()
-
-    def _similar_schedule(self, query: Query) -> PreparedSchedule | None:
-        ready: PreparedSchedule | None
-        ready, earlier_limit = (self._schedules or {}).get(
-            query.problem.horizon, (None, None)
-        )
-        time_limit = query.limits.seconds
-        if ready is None or earlier_limit == time_limit:
-            return ready
-        is_similar = earlier_limit is not None and time_limit is not None
-        is_similar = (
-            is_similar
-            and earlier_limit / SIMILAR <= time_limit <= earlier_limit * SIMILAR
-        )
-        return ready if is_similar else None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_schedules": None}
-
-
 class AutoSession(Session):
     """Decisions of ``auto``; under a time limit it chooses once."""
 
     _inner: Session | None = None
     _notes: tuple[str, ...] = ()
 
-    def _decide(self, query: Query) -> Estimate:
+    def answer_query(self, query: Query) -> Estimate:  # noqa: D102
         if query.limits.seconds is None:
-            return super()._decide(query)
+            return super().answer_query(query)
         look_calls, watch = 0, Stopwatch()
         choice_words: tuple[str, ...] = ()
         if self._inner is None:
@@ -222,7 +163,7 @@ class AutoSession(Session):
             calls_left = max(1, query.limits.calls - look_calls)
             query = replace(query, limits=replace(query.limits, calls=calls_left))
         self._inner.query = self.query
-        estimate = self._inner._decide(query)
+        estimate = self._inner.answer_query(query)
         return replace(
             with_calls_before(estimate, look_calls),
             compile_seconds=estimate.compile_seconds + compile_seconds,

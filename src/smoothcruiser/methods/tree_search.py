@@ -443,7 +443,7 @@ class TreeSession(Session):
         if pondering is not None:
             pondering.end()
 
-    def _decide(self, query: Query) -> Estimate:
+    def answer_query(self, query: Query) -> Estimate:  # noqa: D102
         watch = Stopwatch()
         self.wake()
         tree, is_fresh = self.tree, False

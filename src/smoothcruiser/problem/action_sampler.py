@@ -26,7 +26,7 @@ from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.states import state_key
 
 if TYPE_CHECKING:
-    from smoothcruiser.problem.problem import Problem
+    from smoothcruiser.problem.facts import ProblemFields
 
 # Actions that are sampled at a state where ``num_actions`` says nothing: with ten times
 # the square root of the visits (``tree.search_setting``), 41 decisions open so many.
@@ -76,7 +76,7 @@ def _stable_hash(key: Any) -> int:
     return hash(key) % 2**64
 
 
-def check_sampler(problem: Problem) -> None:
+def check_sampler(problem: ProblemFields) -> None:
     """Refuse arguments that do not go with a sampler."""
     if problem.sample_action is None:
         return
@@ -114,7 +114,7 @@ class Numbering:
     nth_action: Callable[[Any, int], Any]  # (state, number) -> action
 
 
-def make_numbering(problem: Problem) -> Numbering:
+def make_numbering(problem: ProblemFields) -> Numbering:
     """The numbering of a problem that still has the user's step as its oracle."""
     step, sampler, key = problem.oracle, problem.sample_action, problem.key
     assert sampler is not None
@@ -127,7 +127,7 @@ def make_numbering(problem: Problem) -> Numbering:
     return Numbering(sampled_step, step, sampler, key, sampled_step.nth_action)
 
 
-def number_actions(problem: Problem) -> None:
+def number_actions(problem: ProblemFields) -> None:
     """Put a step over numbers in the place of one over sampled actions."""
     if problem.sample_action is None:
         return
@@ -146,7 +146,7 @@ def number_actions(problem: Problem) -> None:
     object.__setattr__(problem, "oracle", new_numbering.step)
 
 
-def refuse_sampled(problem: Problem, what: str) -> None:
+def refuse_sampled(problem: ProblemFields, what: str) -> None:
     """Refuse a problem with sampled actions, for a method that needs all of them."""
     if problem.sample_action is not None:
         raise InvalidInput(

@@ -32,7 +32,7 @@ from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.wary_actions import refuse_names
 
 if TYPE_CHECKING:
-    from smoothcruiser.problem.problem import Problem
+    from smoothcruiser.problem.facts import ProblemFields
 
 
 # keywords of problems, which callers often pass to planners by mistake
@@ -288,7 +288,7 @@ CALLS = {
 SWAPPED = (("action", "state"), ("a", "s"))
 
 
-def check_functions(problem: Problem) -> None:
+def check_functions(problem: ProblemFields) -> None:
     """Refuse functions of other arguments, coroutines, and compiled names of actions."""
     for field_name, call_form in CALLS.items():
         function = getattr(problem, field_name, None)

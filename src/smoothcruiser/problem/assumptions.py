@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.facts import AT_THE_END, Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import Answer
-from smoothcruiser.problem.totals import AT_THE_END
 
 ONE_LAW = (
     "draws of the oracle are independent, and follow one law for each state and action"

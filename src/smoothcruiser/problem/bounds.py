@@ -28,7 +28,7 @@ from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts, largest
 from smoothcruiser.problem.step_errors import failure
 
 if TYPE_CHECKING:
-    from smoothcruiser.problem.problem import Problem
+    from smoothcruiser.problem.facts import ProblemFields
 
 MOST_STAGES = 10_000  # of a horizon at which declared bounds are checked
 
@@ -51,7 +51,7 @@ def bounds_slack(facts: Facts) -> float:
 
 
 def bounds_at(
-    problem: Problem, state: Any, within: Interval | None = None
+    problem: ProblemFields, state: Any, within: Interval | None = None
 ) -> Interval:
     """``within`` intersected with ``lower`` and ``upper`` at a state that is not over.
 
@@ -74,7 +74,7 @@ def bounds_at(
     return (lower, upper) if lower <= upper else (upper, lower)
 
 
-def middle_at(problem: Problem, state: Any) -> float:
+def middle_at(problem: ProblemFields, state: Any) -> float:
     """The middle of the bounds at a state that is not over."""
     lower, upper = bounds_at(problem, state)
     return 0.5 * (lower + upper)
@@ -109,7 +109,7 @@ def bad_bounds(
     )
 
 
-def _call_bound(problem: Problem, side: int, state: Any) -> float:
+def _call_bound(problem: ProblemFields, side: int, state: Any) -> float:
     """The answer of one of the two functions for a state, as a float."""
     function: Any = problem.value_bounds[side]  # type: ignore[index]
     function_name = f"value_bounds[{side}]"
@@ -125,7 +125,7 @@ def _call_bound(problem: Problem, side: int, state: Any) -> float:
         ) from error
 
 
-def check_bounds(p: Problem) -> None:
+def check_bounds(p: ProblemFields) -> None:
     """Refuse bounds that are neither two numbers in order nor two functions.
 
     Numbers must leave room for a value at every stage.
@@ -165,7 +165,7 @@ def _is_finite(value: Any) -> bool:
     return is_number(value) and math.isfinite(value)
 
 
-def _check_stages(p: Problem) -> None:
+def _check_stages(p: ProblemFields) -> None:
     """Refuse bounds that leave no room for a value at some stage."""
     stages: list[int | None] = (
         [None]

@@ -47,19 +47,18 @@ from smoothcruiser.problem.arguments import (
     shorten_value,
 )
 from smoothcruiser.problem.bounds import check_bounds
-from smoothcruiser.problem.facts import BOUNDS_ROUNDING, expected_steps
-from smoothcruiser.problem.totals import AT_THE_END, check_totals
+from smoothcruiser.problem.facts import AT_THE_END, BOUNDS_ROUNDING, expected_steps
+from smoothcruiser.problem.totals import check_totals
 
 if TYPE_CHECKING:
-    from smoothcruiser.problem.facts import Facts
-    from smoothcruiser.problem.problem import Problem
+    from smoothcruiser.problem.facts import Facts, ProblemFields
 
 
 # of the expected number of steps: sums over longer plays have no digit left
 MOST_EXPECTED = 1e15
 
 
-def check_chances(p: Problem) -> None:
+def check_chances(p: ProblemFields) -> None:
     """Refuse claims about chance that cannot hold, and tables that disprove them."""
     min_probability: Any = p.min_probability
     if min_probability is not None:
@@ -74,7 +73,7 @@ def check_chances(p: Problem) -> None:
         _check_end(p)
 
 
-def _check_end(p: Problem) -> None:
+def _check_end(p: ProblemFields) -> None:
     episodes_end: Any = p.episodes_end
     is_valid = (
         isinstance(episodes_end, tuple)
@@ -101,7 +100,7 @@ def _check_end(p: Problem) -> None:
         )
 
 
-def _check_tables(p: Problem) -> None:
+def _check_tables(p: ProblemFields) -> None:
     """Refuse tables with a rarer outcome than ``min_probability``."""
     tables, min_probability = p.tables, p.min_probability
     assert tables is not None
@@ -145,7 +144,7 @@ def rarest(
     return smallest if smallest < least * (1.0 - BOUNDS_ROUNDING) else None
 
 
-def too_rare(p: Problem, where: str, found: float) -> str:
+def too_rare(p: ProblemFields, where: str, found: float) -> str:
     """The sentence on an outcome that ``min_probability`` excludes."""
     return (
         f"min_probability={p.min_probability:g} needs every outcome to have at least "
@@ -154,12 +153,12 @@ def too_rare(p: Problem, where: str, found: float) -> str:
     )
 
 
-def is_undiscounted(problem: Problem | Facts) -> bool:
+def is_undiscounted(problem: ProblemFields | Facts) -> bool:
     """Whether rewards are summed without a discount and without a horizon."""
     return problem.horizon is None and problem.discount == 1.0
 
 
-def has_bounded_total(problem: Problem) -> bool:
+def has_bounded_total(problem: ProblemFields) -> bool:
     """Whether a declaration bounds the expected total, whatever the discount.
 
     One reward at the end does; so do an end that comes with some probability within
@@ -176,13 +175,13 @@ def has_bounded_total(problem: Problem) -> bool:
     )
 
 
-def refuse_unbounded(problem: Problem, who: str) -> None:
+def refuse_unbounded(problem: ProblemFields, who: str) -> None:
     """Refuse such a problem unless a declaration bounds its total."""
     if not has_bounded_total(problem):
         refuse_undiscounted(problem, who)
 
 
-def refuse_undiscounted(problem: Problem, who: str) -> None:
+def refuse_undiscounted(problem: ProblemFields, who: str) -> None:
     """Refuse such a problem; ``who``, the method or the verb, begins the sentence."""
     if not is_undiscounted(problem):
         return
@@ -351,7 +350,7 @@ def check_needed(
             raise InvalidInput(f"{verb} needs {field_name}=, as in {example_call}.")
 
 
-def check_declared(p: Problem) -> None:
+def check_declared(p: ProblemFields) -> None:
     """Refuse a problem with impossible or contradictory declarations."""
     _require(
         callable(p.oracle),
@@ -432,7 +431,7 @@ def check_declared(p: Problem) -> None:
     check_bounds(p)
 
 
-def _check_discount(p: Problem) -> None:
+def _check_discount(p: ProblemFields) -> None:
     _require(
         _is_number(p.discount) and p.discount >= 0,
         f"discount must be a number of at least 0, got {shorten_value(p.discount)}.",
@@ -461,7 +460,7 @@ def _check_discount(p: Problem) -> None:
         )
 
 
-def _may_sum_totals(p: Problem) -> bool:
+def _may_sum_totals(p: ProblemFields) -> bool:
     """Whether rewards may be added up without a discount and without a horizon."""
     has_model = p.tables is not None or p.outcomes is not None
     return isinstance(p.operator, Max) and (has_model or has_bounded_total(p))

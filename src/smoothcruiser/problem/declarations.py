@@ -28,9 +28,9 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, describe_error
 from smoothcruiser.problem.arguments import shorten_value
+from smoothcruiser.problem.facts import AT_THE_END, EVERY_STEP
 from smoothcruiser.problem.model.tabular import Tables, check_payoffs
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
 NOTHING = "none"  # takes back a declaration
 

@@ -27,14 +27,18 @@ the best that one step adds, hulled with 0 (theory, section 13).
 
 Bounds on V and Q are rounded outwards (``operators.outward``): they hold the exact numbers,
 to the last bit (theory, section 8). A user's declarations are taken as they are.
+
+``ProblemFields`` are these declarations. Checks of declarations, arguments and answers
+are typed against them, so that ``problem.problem`` may import the checks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 from smoothcruiser.errors import describe_value
 from smoothcruiser.operators import Operator
@@ -47,6 +51,7 @@ from smoothcruiser.operators.outward import (
     widen_interval,
 )
 
+EVERY_STEP, AT_THE_END = PAYOFFS = ("every step", "end")
 MOST_ACTIONS = 10**6  # of facts that are read: their constants are listed by number
 BOUNDS_ROUNDING = 1e-12  # relative error of sums of discounted rewards
 
@@ -440,3 +445,69 @@ class Facts:
         omega_low, omega_high = self.operator.omega_range(self.num_actions)
         omega_bound = max(abs(omega_low), abs(omega_high))
         return times(omega_bound, self.steps(self.horizon))
+
+
+# --- declarations ----------------------------------------------------------------
+
+# (state, action, rng) -> (reward, next_state) or (reward, next_state, terminated)
+Step = Callable[[Any, int, Any], tuple[Any, ...]]
+# (state, action) -> [(probability, reward, next_state), …]
+Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]] | None]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ProblemFields:
+    """The declarations of a problem; the docstring of ``MDP`` explains each."""
+
+    oracle: Step
+    _: KW_ONLY
+    num_actions: int = None  # type: ignore[assignment]  # that of ``actions``
+    discount: float
+    operator: Operator
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    legal: Callable[[Any, int], bool] | None = None
+    # True: only the step's own terminated flag ends an episode
+    terminal: Callable[[Any], bool] | bool | None = None
+    initial_state: Any = None
+    # of the discounted sum of rewards from any state that is not terminal
+    total_reward_range: tuple[float, float] | None = None
+    payoffs: str = EVERY_STEP  # one of ``PAYOFFS``
+    # least probability of any outcome of a step
+    min_probability: float | None = None
+    # (steps, probability): episodes end within so many steps at least so often
+    episodes_end: tuple[int, float] | None = None
+    value_bounds: tuple[Any, Any] | None = None  # two numbers, or two functions
+    value_gap: float | None = None  # the most that two functions are apart
+    horizon: int | None = None
+    deterministic: bool = False
+    outcomes: Outcomes | None = None
+    # the key that distinguishes states; None: the state itself
+    key: Callable[[Any], Hashable] | None = None
+    # a plain Python oracle that takes longer for one call counts as hanging
+    call_seconds: float | None = None
+    # the names of the actions, in the order of their numbers
+    actions: Sequence[str] | None = None
+    # (state, rng) -> an action; the actions of a state are then samples
+    sample_action: Callable[[Any, Any], Any] | None = None
+    # fewest legal actions of any state; by default 1 with ``legal``
+    min_actions: int | None = None
+    name: str = "problem"
+    # how ``make`` built it (``problem.make``), for stores and worker processes
+    spec: dict[str, Any] | None = field(default=None, repr=False)
+    # ``Problem`` has the types of these two
+    tables: Any = field(default=None, repr=False)
+    numbering: Any = field(default=None, repr=False)
+
+    @property
+    def given_step(self) -> Step:
+        """The step as it was given, which takes the actions themselves."""
+        return self.oracle if self.numbering is None else self.numbering.user_step
+
+    @property
+    def facts(self) -> Facts:
+        """The facts that a promise may rely on before the first call."""
+        raise NotImplementedError
+
+    def is_terminal(self, state: Any) -> bool:
+        """Whether the episode is over in ``state``."""
+        raise NotImplementedError

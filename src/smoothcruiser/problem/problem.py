@@ -11,14 +11,13 @@ state, so copies cannot foresee each other's samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
 from smoothcruiser.jit.build import is_compiled
-from smoothcruiser.operators import Operator
 from smoothcruiser.problem.action_sampler import (
     DEFAULT_ACTIONS,
     Numbering,
@@ -35,13 +34,11 @@ from smoothcruiser.problem.declaration_checks import (
     plain_number,
     read_operator,
 )
-from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.facts import Facts, ProblemFields
 from smoothcruiser.problem.states import identical, is_fixed, state_key
 from smoothcruiser.problem.step_errors import (
     LabellingOracle,
-    Outcomes,
     ParsingOracle,
-    Step,
     bad_player,
     failure,
     key_collision,
@@ -49,7 +46,7 @@ from smoothcruiser.problem.step_errors import (
     too_few_legal,
     truth,
 )
-from smoothcruiser.problem.totals import EVERY_STEP, total_range
+from smoothcruiser.problem.totals import total_range
 from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
@@ -71,44 +68,10 @@ PLAIN_NUMBERS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Problem(Declared, Shown):
+class Problem(Declared, ProblemFields, Shown):
     """The common base of MDPs and games. Use ``MDP`` or ``Game``."""
 
-    oracle: Step
     _: KW_ONLY
-    num_actions: int = None  # type: ignore[assignment]  # that of ``actions``
-    discount: float
-    operator: Operator
-    reward_range: tuple[float, float] = (0.0, 1.0)
-    legal: Callable[[Any, int], bool] | None = None
-    # True: only the step's own terminated flag ends an episode
-    terminal: Callable[[Any], bool] | bool | None = None
-    initial_state: Any = None
-    # of the discounted sum of rewards from any state that is not terminal
-    total_reward_range: tuple[float, float] | None = None
-    payoffs: str = EVERY_STEP  # one of ``totals.PAYOFFS``
-    # least probability of any outcome of a step
-    min_probability: float | None = None
-    # (steps, probability): episodes end within so many steps at least so often
-    episodes_end: tuple[int, float] | None = None
-    value_bounds: tuple[Any, Any] | None = None  # two numbers, or two functions
-    value_gap: float | None = None  # the most that two functions are apart
-    horizon: int | None = None
-    deterministic: bool = False
-    outcomes: Outcomes | None = None
-    # the key that distinguishes states; None: the state itself
-    key: Callable[[Any], Hashable] | None = None
-    # a plain Python oracle that takes longer for one call counts as hanging
-    call_seconds: float | None = None
-    # the names of the actions, in the order of their numbers
-    actions: Sequence[str] | None = None
-    # (state, rng) -> an action; the actions of a state are then samples
-    sample_action: Callable[[Any, Any], Any] | None = None
-    # fewest legal actions of any state; by default 1 with ``legal``
-    min_actions: int | None = None
-    name: str = "problem"
-    # how ``make`` built it (``problem.make``), for stores and worker processes
-    spec: dict[str, Any] | None = field(default=None, repr=False)
     # the model of a tabular problem, which is solved and sampled without the oracle
     tables: Tables | None = field(default=None, repr=False)
     # how sampled actions are numbered; set where there is a sampler
@@ -153,11 +116,6 @@ class Problem(Declared, Shown):
         if self.numbering is None:
             return number
         return self.numbering.nth_action(state, number)
-
-    @property
-    def given_step(self) -> Step:
-        """The step as it was given, which takes the actions themselves."""
-        return self.oracle if self.numbering is None else self.numbering.user_step
 
     def __repr__(self) -> str:
         return brief(

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -55,7 +55,7 @@ from smoothcruiser.problem.wary_actions import (
 )
 
 if TYPE_CHECKING:
-    from smoothcruiser.problem.problem import Problem
+    from smoothcruiser.problem.facts import ProblemFields
     from smoothcruiser.problem.states import Guard
 
 
@@ -383,7 +383,7 @@ def check_order(answer: Any, state: Any, action: int) -> None:
 
 
 def call_oracle(
-    problem: Problem,
+    problem: ProblemFields,
     state: Any,
     action: int,
     rng: Any,
@@ -425,7 +425,9 @@ def call_oracle(
     return reward, next_state, ended
 
 
-def call_in_episode(problem: Problem, state: Any, action: int, rng: Any) -> Answer:
+def call_in_episode(
+    problem: ProblemFields, state: Any, action: int, rng: Any
+) -> Answer:
     """One checked call of an episode that is played.
 
     A plain Python step that takes actions for their names is refused.
@@ -440,12 +442,6 @@ def call_in_episode(problem: Problem, state: Any, action: int, rng: Any) -> Answ
         except InsistsOnInt:
             rng.words[:] = stream_words
     return call_oracle(problem, state, action, rng, *checks)
-
-
-# (state, action, rng) -> (reward, next_state) or (reward, next_state, terminated)
-Step = Callable[[Any, int, Any], tuple[Any, ...]]
-# (state, action) -> [(probability, reward, next_state), …]
-Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]] | None]
 
 
 @runtime_checkable

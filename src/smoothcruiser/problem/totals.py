@@ -21,16 +21,21 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_number
-from smoothcruiser.problem.facts import BOUNDS_ROUNDING, largest, times
+from smoothcruiser.problem.facts import (
+    AT_THE_END,
+    BOUNDS_ROUNDING,
+    PAYOFFS,
+    largest,
+    times,
+)
 
 if TYPE_CHECKING:
-    from smoothcruiser.problem.problem import Problem
+    from smoothcruiser.problem.facts import ProblemFields
 
-EVERY_STEP, AT_THE_END = PAYOFFS = ("every step", "end")
 MOST_STAGES = 10_000  # of a horizon at which a declared total is checked
 
 
-def total_range(problem: Problem) -> tuple[float, float] | None:
+def total_range(problem: ProblemFields) -> tuple[float, float] | None:
     """The range of the total reward that a problem declares; None if it does not."""
     ranges = []
     if problem.total_reward_range is not None:
@@ -45,7 +50,7 @@ def total_range(problem: Problem) -> tuple[float, float] | None:
     )
 
 
-def pays_early(problem: Problem, reward: float, after: Any, ended: bool) -> bool:
+def pays_early(problem: ProblemFields, reward: float, after: Any, ended: bool) -> bool:
     """Whether a step pays although it does not end the episode, as it must not."""
     return (
         problem.payoffs == AT_THE_END
@@ -55,7 +60,7 @@ def pays_early(problem: Problem, reward: float, after: Any, ended: bool) -> bool
     )
 
 
-def check_totals(p: Problem) -> None:
+def check_totals(p: ProblemFields) -> None:
     """Refuse words and ranges that cannot hold."""
     if not (isinstance(p.payoffs, str) and p.payoffs in PAYOFFS):
         raise InvalidInput(
@@ -84,7 +89,7 @@ def check_totals(p: Problem) -> None:
     _check_stages(p)
 
 
-def _check_stages(p: Problem) -> None:
+def _check_stages(p: ProblemFields) -> None:
     """Refuse a range of the total that no rewards can add up to at some stage."""
     facts = p.facts
     assert facts.total_range is not None

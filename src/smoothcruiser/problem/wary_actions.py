@@ -36,7 +36,7 @@ from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.problem.batched import Batched
 
 if TYPE_CHECKING:
-    from smoothcruiser.problem.problem import Problem
+    from smoothcruiser.problem.facts import ProblemFields
 
 WARY_CALLS = 16  # of a search that has no inspection: so many calls get wary actions
 # functions that accept nothing but ``int`` itself, and those that seem to accept more
@@ -146,7 +146,7 @@ def _holds(state: Any, name: object) -> bool:
     return False
 
 
-def is_wary(problem: Problem) -> bool:
+def is_wary(problem: ProblemFields) -> bool:
     """Whether a problem's step may get wary actions: a plain Python step may."""
     if problem.numbering is not None or isinstance(problem.oracle, Batched):
         return False
@@ -244,7 +244,7 @@ def _with_inner(code: CodeType) -> list[CodeType]:
     ]
 
 
-def refuse_named_legal(problem: Problem, state: Any) -> None:
+def refuse_named_legal(problem: ProblemFields, state: Any) -> None:
     """Refuse a function ``legal`` of plain Python that compares actions with names."""
     legal = problem.legal
     if legal is None or is_compiled(legal) or isinstance(problem.oracle, Batched):
@@ -254,7 +254,9 @@ def refuse_named_legal(problem: Problem, state: Any) -> None:
             call_warily(legal, state, make_wary(problem, action, "legal"))
 
 
-def make_wary(problem: Problem, action: int, who: str = "The oracle") -> WaryAction:
+def make_wary(
+    problem: ProblemFields, action: int, who: str = "The oracle"
+) -> WaryAction:
     """An action that ``call_warily`` takes."""
     wary_action = WaryAction(action)
     wary_action.who, wary_action.labels = who, problem.actions

@@ -1,10 +1,10 @@
-"""Prices of rows: oracle calls and visits of a table, exact or on average.
+"""Rows of a schedule's table, and their prices: oracle calls and visits.
 
-They are functions of rows, the same for a draft of the compiler and for a finished
-table. For each of its samples, a level with a query makes K N calls of its own, and a
-level with a continuation makes one. The calls of its children are added. A randomized
-level makes corrections by chance: on average sum_j 2 p_j m_j more samples per action
-and sum_j p_j more continuations, m_j = 2^(j-1) N.
+Prices are exact or averages, functions of rows, the same for a draft of the compiler
+and for a finished table. For each of its samples, a level with a query makes K N calls
+of its own, and a level with a continuation makes one. The calls of its children are
+added. A randomized level makes corrections by chance: on average sum_j 2 p_j m_j more
+samples per action and sum_j p_j more continuations, m_j = 2^(j-1) N.
 
 Averages are fractions, rounded up to a multiple of 2^-40. The number that a run
 exceeds with a chance below ``RARELY`` follows from the cumulants of the calls
@@ -16,14 +16,95 @@ The levels that a run reaches, with the steps left before the horizon.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import Any, ClassVar, Literal, Protocol
 
 from smoothcruiser.errors import BrokenPromise
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.records.shapes import Count
 
-if TYPE_CHECKING:
-    from smoothcruiser.schedule.schedule import Level, Root, Schedule
+Target = Literal["q_values", "value"]
+
+
+@dataclass(frozen=True)
+class Level:
+    """One row of the table.
+
+    ``query`` and ``continuation`` are row indices, -1 where there is none.
+    """
+
+    # keys that ``Schedule.to_dict`` adds to a row
+    json_more: ClassVar[Mapping[str, Any]] = {"calls": Count, "visits": Count}
+
+    kind: IntEnum  # a ``Kind``, or one that ``schedule.kinds.register`` has added
+    samples: Count = 0
+    query: int = -1
+    continuation: int = -1
+    constant: float = 0.0
+    shift: float = 0.0  # added to the output with the sign of the player to move
+    # chance of each correction of a randomized kind: rung j (from 1) compares means of
+    # 2**(j-1) ``samples`` with their average; otherwise there is no correction
+    rungs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Root:
+    """The sampling at the requested state.
+
+    It takes ``samples`` samples over level ``child``, per action for q_values.
+    """
+
+    target: Target
+    samples: Count
+    child: int
+    bound: str  # which inequality closes the promise: "hoeffding", "catoni", "paper"
+    # checkpoints: counts below ``samples`` at which the data may stop an action
+    looks: tuple[Count, ...] = ()
+    # share of delta for the checkpoints; the fixed promise keeps the remainder
+    adaptive_delta: float = 0.0
+
+
+class PricedTable(Hashable, Protocol):
+    """The parts of a ``schedule.schedule.Schedule`` that prices and verifiers read."""
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of the problem that the table is for."""
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The rows; children stand before their parents."""
+
+    @property
+    def root(self) -> Root:
+        """The sampling at the requested state."""
+
+    @property
+    def epsilon(self) -> float:
+        """The promised accuracy."""
+
+    @property
+    def delta(self) -> float:
+        """The promised chance of an error above epsilon, at the most."""
+
+    @property
+    def clip(self) -> tuple[float, float] | None:
+        """The box for every Q-hat inside the tree (method "paper" only)."""
+
+    @property
+    def delta_prime(self) -> float | None:
+        """The paper's confidence of one node (method "paper" only)."""
+
+    @property
+    def num_calls(self) -> int:
+        """The price of the whole run."""
+
+    @property
+    def centers(self) -> tuple[float, ...]:
+        """For each level, the number around which the backups of its query lie."""
 
 
 Number = int | Fraction
@@ -226,7 +307,7 @@ def children(level: Level) -> list[int]:
     return [child for child in (level.query, level.continuation) if child >= 0]
 
 
-def root_node(schedule: Schedule) -> Node:
+def root_node(schedule: PricedTable) -> Node:
     """The root's child, with the steps left there."""
     steps_left = schedule.facts.horizon
     if steps_left is not None and schedule.root.target == "q_values":
@@ -234,7 +315,7 @@ def root_node(schedule: Schedule) -> Node:
     return schedule.root.child, steps_left
 
 
-def nodes(schedule: Schedule) -> list[Node]:
+def nodes(schedule: PricedTable) -> list[Node]:
     """Return every row that the root reaches, with the steps left there.
 
     Children stand before their parents.

@@ -31,7 +31,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -44,6 +43,9 @@ from smoothcruiser.records.state_json import LARGEST_COUNT, count_data
 from smoothcruiser.schedule.kinds import Kind, estimator_of
 from smoothcruiser.schedule.kinds.base import rung_flaw
 from smoothcruiser.schedule.prices import (
+    Level,
+    Root,
+    Target,
     level_calls,
     level_visits,
     most_calls,
@@ -78,46 +80,6 @@ __all__ = [
     "price",
     "root_calls",
 ]
-
-Target = Literal["q_values", "value"]
-
-
-@dataclass(frozen=True)
-class Level:
-    """One row of the table.
-
-    ``query`` and ``continuation`` are row indices, -1 where there is none.
-    """
-
-    # keys that ``Schedule.to_dict`` adds to a row
-    json_more: ClassVar[Mapping[str, Any]] = {"calls": Count, "visits": Count}
-
-    kind: IntEnum  # a ``Kind``, or one that ``schedule.kinds.register`` has added
-    samples: Count = 0
-    query: int = -1
-    continuation: int = -1
-    constant: float = 0.0
-    shift: float = 0.0  # added to the output with the sign of the player to move
-    # chance of each correction of a randomized kind: rung j (from 1) compares means of
-    # 2**(j-1) ``samples`` with their average; otherwise there is no correction
-    rungs: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Root:
-    """The sampling at the requested state.
-
-    It takes ``samples`` samples over level ``child``, per action for q_values.
-    """
-
-    target: Target
-    samples: Count
-    child: int
-    bound: str  # which inequality closes the promise: "hoeffding", "catoni", "paper"
-    # checkpoints: counts below ``samples`` at which the data may stop an action
-    looks: tuple[Count, ...] = ()
-    # share of delta for the checkpoints; the fixed promise keeps the remainder
-    adaptive_delta: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -71,13 +71,13 @@ def test_an_agent_keeps_the_time_of_an_episode(monkeypatch):
     """What decisions are given, seen where they are made."""
     agent = sc.Agent(WALK, "uct", seconds_total=0.07)
     given = []
-    decide = type(agent.session)._decide
+    decide = type(agent.session).answer_query
 
     def noted(session, query):
         given.append(query.limits.seconds)
         return decide(session, query)
 
-    monkeypatch.setattr(type(agent.session), "_decide", noted)
+    monkeypatch.setattr(type(agent.session), "answer_query", noted)
     played = sc.play(agent, episodes=2, seed=1)
     assert played.decisions == 14
     assert len(given) == 14

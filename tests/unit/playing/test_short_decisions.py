@@ -6,7 +6,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.methods import auto, scheduled
-from smoothcruiser.methods.sessions import ScheduleSession
+from smoothcruiser.methods.scheduled import ScheduleSession
 
 pytestmark = pytest.mark.compiles
 TINY = 1e-3

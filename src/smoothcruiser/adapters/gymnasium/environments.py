@@ -83,8 +83,8 @@ from smoothcruiser.problem.declarations import (
     pop_declarations,
     split_actions,
 )
+from smoothcruiser.problem.facts import AT_THE_END
 from smoothcruiser.problem.problem import MDP, Problem
-from smoothcruiser.problem.totals import AT_THE_END
 
 try:
     import gymnasium

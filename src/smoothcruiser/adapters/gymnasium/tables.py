@@ -63,10 +63,9 @@ import numpy as np
 
 from smoothcruiser.adapters.gymnasium.copies import layers, title
 from smoothcruiser.errors import InvalidInput, MissingExtra
-from smoothcruiser.problem.facts import BOUNDS_ROUNDING, times
+from smoothcruiser.problem.facts import AT_THE_END, BOUNDS_ROUNDING, times
 from smoothcruiser.problem.model.tabular import CompressedRows, TabularOracle, tabular
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.totals import AT_THE_END
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -42,8 +42,8 @@ from smoothcruiser.problem.declarations import (
     merge_declarations,
     pop_declarations,
 )
+from smoothcruiser.problem.facts import AT_THE_END, EVERY_STEP
 from smoothcruiser.problem.problem import Game, Problem
-from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
 try:
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it greets on stdout

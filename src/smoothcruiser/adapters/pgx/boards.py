@@ -43,8 +43,8 @@ from smoothcruiser.problem.declarations import (
     merge_declarations,
     pop_declarations,
 )
+from smoothcruiser.problem.facts import AT_THE_END, EVERY_STEP
 from smoothcruiser.problem.problem import MDP, Game, Problem
-from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
 try:
     import jax

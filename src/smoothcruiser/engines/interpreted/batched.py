@@ -52,6 +52,7 @@ from smoothcruiser.errors import (
 from smoothcruiser.operators.sampling import sampled_columns
 from smoothcruiser.problem.batched import WrongShape
 from smoothcruiser.problem.bounds import bad_bounds, bounds_slack
+from smoothcruiser.problem.facts import AT_THE_END
 from smoothcruiser.problem.step_errors import (
     at_pair,
     early_payoff,
@@ -60,7 +61,6 @@ from smoothcruiser.problem.step_errors import (
     too_few_legal,
     undeclared_end,
 )
-from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind
 
 RANDOMIZED = (Kind.RANDOM_PLUGIN, Kind.RANDOM_ROLLOUT)

@@ -28,6 +28,7 @@ from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserEr
 from smoothcruiser.jit.random.streams import Stream, from_words, stream
 from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.problem.bounds import middle_at
+from smoothcruiser.problem.facts import AT_THE_END
 from smoothcruiser.problem.states import Guard, copy_state
 from smoothcruiser.problem.step_errors import (
     at_pair,
@@ -39,7 +40,6 @@ from smoothcruiser.problem.step_errors import (
     undeclared_end,
     unpack_answer,
 )
-from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind, Level
 
 STOPPED = "The run was stopped before this shard was finished."

@@ -34,7 +34,7 @@ from smoothcruiser.problem.fingerprint.encoding import (
 from smoothcruiser.problem.fingerprint.walk import INITIAL, Walker
 
 if TYPE_CHECKING:
-    from smoothcruiser.problem.problem import Problem
+    from smoothcruiser.problem.facts import ProblemFields
 
 # fields of a Problem that change no answer
 UNANSWERING = {
@@ -87,7 +87,7 @@ class Fingerprint:
         )
 
 
-def fingerprint(problem: Problem) -> Fingerprint:
+def fingerprint(problem: ProblemFields) -> Fingerprint:
     """The fingerprint of a problem; it runs none of the problem's functions."""
     return read_all(lambda walk: _walk_problem(walk, problem))
 
@@ -120,7 +120,7 @@ def contents(state: Any) -> str:
     return Fingerprint(part_digests, ()).digest
 
 
-def _walk_problem(walk: Walker, problem: Problem) -> None:
+def _walk_problem(walk: Walker, problem: ProblemFields) -> None:
     if problem.tables is not None:
         walk.start("tables", problem.tables)
         walk.known_parts[id(problem.tables)] = "tables"

@@ -27,6 +27,7 @@ from smoothcruiser.jit.forms import KernelFamily
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.declaration_checks import check_range, read_operator
+from smoothcruiser.problem.facts import AT_THE_END, EVERY_STEP
 from smoothcruiser.problem.model.array_input import (
     ROW_SUM_TOLERANCE,
     Bools,
@@ -43,7 +44,6 @@ from smoothcruiser.problem.model.array_input import (
     rows_of,
 )
 from smoothcruiser.problem.problem import MDP, Game, Problem
-from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
 __all__ = [
     "ROW_SUM_TOLERANCE",

@@ -38,9 +38,9 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_number, is_whole, shorten_value
+from smoothcruiser.problem.facts import AT_THE_END
 from smoothcruiser.problem.model.tabular import CompressedRows, tabular
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.totals import AT_THE_END
 
 # The lake of the published experiments (Painter et al. 2023, appendix): S start, F
 # frozen, H hole, G goal.

@@ -46,7 +46,7 @@ from smoothcruiser.theory.moments import Backup, Moments, replace_shift
 from smoothcruiser.theory.randomized import Terms
 
 if TYPE_CHECKING:
-    from smoothcruiser.schedule.schedule import Level
+    from smoothcruiser.schedule.prices import Level
     from smoothcruiser.theory.paper_ladder import PaperConstants
 
 

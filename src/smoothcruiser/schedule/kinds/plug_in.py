@@ -15,7 +15,7 @@ from smoothcruiser.theory.moments import Backup, Moments, plug_in
 from smoothcruiser.theory.noise import plug_in_noise
 
 if TYPE_CHECKING:
-    from smoothcruiser.schedule.schedule import Level
+    from smoothcruiser.schedule.prices import Level
     from smoothcruiser.theory.paper_ladder import PaperConstants
 
 

@@ -16,7 +16,7 @@ from smoothcruiser.theory.moments import Backup, Moments, plug_in
 from smoothcruiser.theory.randomized import Terms, plug_in_terms, random_plug_in
 
 if TYPE_CHECKING:
-    from smoothcruiser.schedule.schedule import Level
+    from smoothcruiser.schedule.prices import Level
 
 
 class RandomPlugIn(Estimator):

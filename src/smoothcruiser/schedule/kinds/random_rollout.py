@@ -21,7 +21,7 @@ from smoothcruiser.theory.moments import Backup, Moments, rollout
 from smoothcruiser.theory.randomized import Terms, random_rollout, rollout_terms
 
 if TYPE_CHECKING:
-    from smoothcruiser.schedule.schedule import Level
+    from smoothcruiser.schedule.prices import Level
 
 
 def is_correctable(base: Ground) -> bool:

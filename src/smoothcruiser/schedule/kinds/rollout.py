@@ -18,7 +18,7 @@ from smoothcruiser.theory.analysis import Ground
 from smoothcruiser.theory.moments import Backup, Moments, rollout, rollout_loss
 
 if TYPE_CHECKING:
-    from smoothcruiser.schedule.schedule import Level
+    from smoothcruiser.schedule.prices import Level
     from smoothcruiser.theory.paper_ladder import PaperConstants
 
 

@@ -13,10 +13,10 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from smoothcruiser.schedule.schedule import Schedule
+    from smoothcruiser.schedule.prices import PricedTable
 
 
-def verify(schedule: Schedule) -> None:
+def verify(schedule: PricedTable) -> None:
     """Raise ``BrokenPromise`` unless the table keeps (epsilon, delta).
 
     An infinite epsilon promises nothing (tables written by hand).

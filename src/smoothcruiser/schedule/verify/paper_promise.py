@@ -44,14 +44,14 @@ from smoothcruiser.theory.paper_ladder import PaperConstants
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.facts import Facts
-    from smoothcruiser.schedule.schedule import Schedule
+    from smoothcruiser.schedule.prices import PricedTable
 
 # Relative: covers 10^4 levels, each a few operations of relative error 2^-53, and
 # accuracies merged at 12 digits.
 ROUNDING = 1e-9
 
 
-def verify_paper(schedule: Schedule) -> None:
+def verify_paper(schedule: PricedTable) -> None:
     """Raise ``BrokenPromise`` unless the table keeps (epsilon, delta) by Lemma 2."""
     constants = PaperConstants.of(schedule.facts, schedule.delta_prime)
     _check_root(schedule)
@@ -75,7 +75,7 @@ def verify_paper(schedule: Schedule) -> None:
     _check_failure(schedule)
 
 
-def _check_root(schedule: Schedule) -> None:
+def _check_root(schedule: PricedTable) -> None:
     root = schedule.root
     if (
         root.target != "q_values"
@@ -90,7 +90,7 @@ def _check_root(schedule: Schedule) -> None:
 
 
 def _accuracy(
-    schedule: Schedule,
+    schedule: PricedTable,
     constants: PaperConstants,
     node: Node,
     accuracies: dict[Node, float],
@@ -119,7 +119,7 @@ def _accuracy(
 
 
 def _check_box(
-    schedule: Schedule, constants: PaperConstants, reached_nodes: list[Node]
+    schedule: PricedTable, constants: PaperConstants, reached_nodes: list[Node]
 ) -> None:
     """Check that Q-hat is clipped to a box that holds Q at every stage.
 
@@ -162,7 +162,7 @@ def _check_stage(
             )
 
 
-def _check_failure(schedule: Schedule) -> None:
+def _check_failure(schedule: PricedTable) -> None:
     """Check delta' (1 + num_calls) <= delta, in exact arithmetic.
 
     The count may be far beyond the floats.

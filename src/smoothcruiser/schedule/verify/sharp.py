@@ -44,7 +44,7 @@ from smoothcruiser.theory.stopping import (
 )
 
 if TYPE_CHECKING:
-    from smoothcruiser.schedule.schedule import Level, Schedule
+    from smoothcruiser.schedule.prices import Level, PricedTable
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class RootPromise:
         return self.radius + self.bias
 
 
-def verify_sharp(schedule: Schedule) -> None:
+def verify_sharp(schedule: PricedTable) -> None:
     """Raise ``BrokenPromise``, naming the level, unless the table keeps its promise."""
     _check_promise(schedule)
     root_backup, _ = _root_backup(schedule)
@@ -116,7 +116,7 @@ def verify_sharp(schedule: Schedule) -> None:
         )
 
 
-def root_promise(schedule: Schedule) -> RootPromise:
+def root_promise(schedule: PricedTable) -> RootPromise:
     """Return the moments of one sample at the root and the radius of their mean."""
     root_backup, node_moments = _root_backup(schedule)
     bias, spread, variance = _root_numbers(schedule, root_backup)
@@ -154,17 +154,17 @@ def root_promise(schedule: Schedule) -> RootPromise:
     )
 
 
-def _num_means(schedule: Schedule) -> int:
+def _num_means(schedule: PricedTable) -> int:
     return schedule.facts.num_actions if schedule.root.target == "q_values" else 1
 
 
-def _promise_level(schedule: Schedule) -> float:
+def _promise_level(schedule: PricedTable) -> float:
     return math.log(
         2.0 * _num_means(schedule) / (schedule.delta - schedule.root.adaptive_delta)
     )
 
 
-def _check_promise(schedule: Schedule) -> None:
+def _check_promise(schedule: PricedTable) -> None:
     root = schedule.root
     if not (schedule.epsilon > 0.0 and 0.0 < schedule.delta < 1.0):
         raise BrokenPromise(
@@ -205,7 +205,7 @@ def _check_promise(schedule: Schedule) -> None:
 NodeMoments = dict[Node, Moments]
 
 
-def _root_backup(schedule: Schedule) -> tuple[Backup, NodeMoments]:
+def _root_backup(schedule: PricedTable) -> tuple[Backup, NodeMoments]:
     """Return the moments of one sample at the root, and those of all rows."""
     node_moments = row_moments(schedule)
     root_row, steps_left = root_node(schedule)
@@ -218,7 +218,7 @@ def _root_backup(schedule: Schedule) -> tuple[Backup, NodeMoments]:
 
 
 def _root_numbers(
-    schedule: Schedule, root_backup: Backup
+    schedule: PricedTable, root_backup: Backup
 ) -> tuple[float, float, float]:
     """Return (bias, spread, variance) for the bound that the root names.
 
@@ -244,7 +244,7 @@ def _root_numbers(
     )
 
 
-def row_moments(schedule: Schedule) -> NodeMoments:
+def row_moments(schedule: PricedTable) -> NodeMoments:
     """Return the moments of every row that the root reaches, from its children's.
 
     The latest ones are cached, so nobody may change them. A table written by hand may
@@ -257,11 +257,11 @@ def row_moments(schedule: Schedule) -> NodeMoments:
 
 
 @lru_cache(maxsize=8)
-def _cached_row_moments(schedule: Schedule) -> NodeMoments:
+def _cached_row_moments(schedule: PricedTable) -> NodeMoments:
     return _row_moments(schedule)
 
 
-def _row_moments(schedule: Schedule) -> NodeMoments:
+def _row_moments(schedule: PricedTable) -> NodeMoments:
     """Walk with an explicit stack, for tables of thousands of rows."""
     base = ground(schedule.facts)
     node_moments: NodeMoments = {}
@@ -295,7 +295,10 @@ def _row_moments(schedule: Schedule) -> NodeMoments:
 
 
 def _check_query(
-    schedule: Schedule, index: int, steps_after: int | None, node_moments: NodeMoments
+    schedule: PricedTable,
+    index: int,
+    steps_after: int | None,
+    node_moments: NodeMoments,
 ) -> None:
     """Require that samples of the query have a range: all bounds on noise use it."""
     level = schedule.levels[index]
@@ -340,7 +343,7 @@ def _moments(
 UNIT = 2.0**-53  # the largest relative error of one operation in double precision
 
 
-def rounding(schedule: Schedule, node_moments: dict[Node, Moments]) -> float:
+def rounding(schedule: PricedTable, node_moments: dict[Node, Moments]) -> float:
     """Return how far rounding may move one sample at the root."""
     facts = schedule.facts
     row_ends = _row_ends(schedule, node_moments)
@@ -392,7 +395,7 @@ def rounding(schedule: Schedule, node_moments: dict[Node, Moments]) -> float:
 
 
 def _row_ends(
-    schedule: Schedule, node_moments: dict[Node, Moments]
+    schedule: PricedTable, node_moments: dict[Node, Moments]
 ) -> dict[int, tuple[float, float]]:
     """Return the ends of the samples of each row, at any number of steps left."""
     row_ends: dict[int, tuple[float, float]] = {}
@@ -407,7 +410,7 @@ def _row_ends(
 
 
 def _continuation_roots(
-    schedule: Schedule, row: int, node_moments: dict[Node, Moments]
+    schedule: PricedTable, row: int, node_moments: dict[Node, Moments]
 ) -> tuple[float, float]:
     """Return the shares of the continuation in corrections: roots of second moments.
 

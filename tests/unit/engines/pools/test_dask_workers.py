@@ -23,8 +23,9 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines import base as versions
-from smoothcruiser.engines.first_shard import MOST_CALLS, FirstShard
+from smoothcruiser.engines.first_shard import MOST_CALLS
 from smoothcruiser.engines.pools.base import Build
+from smoothcruiser.engines.registry import first_shard_of
 from smoothcruiser.errors import InvalidInput, MissingExtra, OracleError, WorkersLost
 from smoothcruiser.problem.fingerprint import Fingerprint
 from smoothcruiser.query import Compute
@@ -66,7 +67,7 @@ def itself(problem: sc.Problem) -> sc.Problem:
 
 def payload(**changes: Any) -> bytes:
     mine = problem(**changes)
-    return dask_worker.pack_build(Build(mine, itself), FirstShard.of(mine, "python"))
+    return dask_worker.pack_build(Build(mine, itself), first_shard_of(mine, "python"))
 
 
 @pytest.fixture(autouse=True)
@@ -194,20 +195,20 @@ def test_the_first_shard_follows_the_levels_and_the_operator() -> None:
     mine = problem()
     schedule = sc.explain(mine, epsilon="10%", delta=0.1)
     pieces = {
-        "schedule": FirstShard.of(mine, "python", schedule.levels),
-        "every kind": FirstShard.of(mine, "python"),
-        "operator": FirstShard.of(problem(operator=sc.Max()), "python"),
-        "actions": FirstShard.of(problem(num_actions=3), "python"),
+        "schedule": first_shard_of(mine, "python", schedule.levels),
+        "every kind": first_shard_of(mine, "python"),
+        "operator": first_shard_of(problem(operator=sc.Max()), "python"),
+        "actions": first_shard_of(problem(num_actions=3), "python"),
     }
     bits = {name: piece.bits() for name, piece in pieces.items()}
     assert len(set(bits.values())) == len(bits)
-    assert FirstShard.of(mine, "compiled").bits() == bits["every kind"]
+    assert first_shard_of(mine, "compiled").bits() == bits["every kind"]
 
 
 def test_the_first_shard_of_a_huge_schedule_is_small() -> None:
     schedule = sc.explain(problem(), epsilon="1%", delta=0.1)
     assert schedule.num_calls > 100 * MOST_CALLS
-    job = FirstShard.of(problem(), "python", schedule.levels).job()
+    job = first_shard_of(problem(), "python", schedule.levels).job()
     calls = job.schedule.level_calls[job.schedule.root.child]
     assert job.schedule.root.samples * (1 + calls) <= MOST_CALLS
 
@@ -300,7 +301,8 @@ def test_workers_that_differ_are_refused_and_the_others_do_it_all(
             "worker", address, path=edited_copy(tmp_path), folder=tmp_path
         ) as bad:
             with pytest.raises(
-                WorkersLost, match=rf"{bad.address} .* engines/python\.py differs"
+                WorkersLost,
+                match=rf"{bad.address} .* engines/interpreted/python\.py differs",
             ):
                 sc.plan(mine, **asked)
             with Node("worker", address, folder=elsewhere) as lacking:
