@@ -1,6 +1,6 @@
 """The house in numbers: files, lines, names, sentences, paths through the code, cycles.
 
-  python -m benchmarks.house [--root FOLDER] [--out FILE --label before]
+  python -m benchmarks.house [--root FOLDER] [--out FILE --label before] [--files FILE ...]
 
 Every figure is counted from the source by this file, so a change is seen as it is; no
 limit stands here. ``--out`` keeps a table with one column per label, goals beside them.
@@ -337,6 +337,23 @@ def test_figures(root: Path) -> dict[str, str]:
     }
 
 
+def file_figures(path: Path) -> str:
+    """Size, functions, documentation and imports of one file, of any package."""
+    tree = ast.parse(path.read_text("utf-8"))
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+    lengths = sorted(f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno)
+    documented = sum(ast.get_docstring(f) is not None for f in functions)
+    most = max(
+        (len(f.args.args) + len(f.args.kwonlyargs) for f in functions), default=0
+    )
+    middle, longest = (lengths[len(lengths) // 2], lengths[-1]) if lengths else (0, 0)
+    return (
+        f"{path.parent.name}/{path.name}: {code_lines(path)} code lines, "
+        f"{len(functions)} functions (median {middle}, longest {longest} lines; "
+        f"{documented} documented; at most {most} arguments)"
+    )
+
+
 def word_figures(root: Path) -> dict[str, str]:
     """Words of the documentation, with and without evidence."""
     pages = sorted((root / "docs").rglob("*.md"))
@@ -389,10 +406,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument(
+        "--files", type=Path, nargs="+", help="figures of single files"
+    )
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[1])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--label", default="now")
     options = parser.parse_args()
+    if options.files:
+        print("\n".join(map(file_figures, options.files)))
+        return
     figures = measure(options.root.resolve())
     width = max(map(len, figures))
     for key, value in figures.items():
