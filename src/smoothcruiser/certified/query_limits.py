@@ -35,8 +35,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from smoothcruiser.certified.bounds.base import UNIT, Bound, value_rounding
-from smoothcruiser.certified.price_forecast import EqualSamples, delta_in_order
+from smoothcruiser.certified.bounds.base import UNIT, value_rounding
+from smoothcruiser.certified.price_forecast import (
+    DeltaShares,
+    EqualSamples,
+    delta_in_order,
+)
 from smoothcruiser.certified.sweeps.ranges import largest_value
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.interrupts import StopRequest, Stopwatch
@@ -404,23 +408,21 @@ def is_priced(problem: Problem) -> bool:
     return not is_undiscounted(problem) and problem.min_probability is None
 
 
-def limits_for_samples(
-    limits: QueryLimits, bound: Bound, problem: Problem, delta: float
-) -> QueryLimits:
+def limits_for_samples(limits: QueryLimits, shares: DeltaShares) -> QueryLimits:
     """Return the limits where outcomes are estimated from samples.
 
     The goal is never below the half-width that rounding allows. The price has a bound
     if one is known before.
     """
-    facts = problem.facts
+    problem, facts = shares.problem, shares.problem.facts
     if is_undiscounted(problem):
         return limits
-    limits = replace(limits, floor=bound.floor(facts))
+    limits = replace(limits, floor=shares.bound.floor(facts))
     if limits.epsilon is None:
         return limits
     goal = max(limits.epsilon, limits.floor)
     equal_samples = None
     if is_priced(problem):
-        pair_delta = delta_in_order(problem, delta)
-        equal_samples = EqualSamples(bound, facts, limits.epsilon, pair_delta)
+        pair_delta = delta_in_order(problem, shares.delta)
+        equal_samples = EqualSamples(shares.bound, facts, limits.epsilon, pair_delta)
     return replace(limits, goal=goal, equal=equal_samples)

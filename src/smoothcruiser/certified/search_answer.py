@@ -109,7 +109,7 @@ def answer(
         calls_text = (
             f"{count_noun(search.num_rows, 'row')} of outcomes= read{rest_text}"
         )
-    unused_workers = search.known and search.exact and search._compute != Compute()
+    unused_workers = search.known and search.exact and search.compute != Compute()
     notes = (
         *search.notes,
         *((NO_WORKERS,) if unused_workers else ()),
@@ -142,9 +142,9 @@ def answer(
 
 def guess_at(search: Certified, root: int, *, with_error: bool = False) -> Guess:
     """The counted model's estimate of the first node of the search's region."""
-    if not search._prepared:
+    if search.loop is None:
         return UNKNOWN
-    counted = search._region.counted
+    counted = search.region.counted
     counted.settle(search.num_calls)
     return counted.at(root, with_error=with_error)
 

@@ -148,7 +148,7 @@ def _check_bounds(memory: Memory, nodes: Any, pairs: Any) -> None:
 
 def _check_shares(search: Certified, pairs: Any) -> None:
     """Refuse pairs that have not all their own share of delta."""
-    k, total = search._drawn_pairs, pairs["total"]
+    k, total = search.shares.num_pairs, pairs["total"]
     # with a horizon a pair may be sampled anew once (``layers``)
     max_pairs = len(pairs) if search.problem.horizon is None else 2 * len(pairs)
     require(search.exact or k <= max_pairs, "more pairs have samples than there are")
@@ -238,7 +238,7 @@ def check_position(search: Certified, position: QueryProgress) -> None:
     """Refuse a query that cannot be under way."""
     is_known = is_count(position.root) and 0 < position.root < search.memory.num_nodes
     require(is_known, "the requested state is none")
-    region = search._region
+    region = search.region
     require(
         region.count > 0 and region.order[0] == position.root,
         "it lists another state first",
@@ -300,27 +300,28 @@ def batch_of(
     return batch
 
 
-def check_samples(search: Certified, raws: Ints, rewards: Floats) -> None:
+def check_samples(
+    memory: Memory, raws: Ints, rewards: Floats, gives_nodes: bool
+) -> None:
     """Refuse samples that no step can have returned."""
-    low, high = search.problem.facts.reward_range
+    low, high = memory.problem.facts.reward_range
     require(
         bool(np.all((low <= rewards) & (rewards <= high))), "a reward is out of range"
     )
-    if search._sampler.gives_nodes:
-        is_inside = (raws >= 0) & (raws < search.memory.num_nodes)
+    if gives_nodes:
+        is_inside = (raws >= 0) & (raws < memory.num_nodes)
         require(bool(is_inside.all()), "a sample leads nowhere")
-    elif search.problem.tables is not None:
-        num_states = len(search.problem.tables.terminal)
+    elif memory.problem.tables is not None:
+        num_states = len(memory.problem.tables.terminal)
         is_inside = (raws == END_RAW) | ((raws >= 0) & (raws < num_states))
         require(bool(is_inside.all()), "a sample leads nowhere")
 
 
-def check_calls(search: Certified) -> None:
-    """Refuse a number of calls below that of the samples."""
-    memory, batch = search.memory, search._intake.batch
+def check_calls(memory: Memory, num_waiting: int) -> None:
+    """Refuse a number of calls below that of the samples, entered or waiting."""
     num_samples = float(memory.graph.pairs["total"][: memory.num_pairs].sum())
-    num_samples += 0 if batch is None else batch.drawn - batch.entered
-    require(num_samples <= search.num_calls, "it has more samples than calls")
+    num_samples += num_waiting
+    require(num_samples <= memory.num_calls, "it has more samples than calls")
 
 
 PLAIN_KINDS = "biufcSUmM"  # of NumPy's types: those with their value in their bytes

@@ -46,12 +46,15 @@ SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed
 class Steering:
     """Chooses the jobs of one memory, and counts the calls that it steered."""
 
+    # whether every pair is sampled equally often, for comparisons in benchmarks
+    uniform = False
+
     def __init__(self, problem: Problem, region: Region, *, exact: bool) -> None:
         self.problem, self.region, self.memory = problem, region, region.memory
         self.exact = exact
         self.first_batch = 1 if exact else FIRST_BATCH
-        # steered calls of the current query
-        self.num_steered = 0
+        self.num_steered = 0  # calls of the current query
+        self.num_checked = 0  # pairs of a deterministic problem, sampled twice
 
     def start(self) -> None:
         """Begin a query."""
@@ -166,6 +169,20 @@ class Steering:
         )
         return pairs[:num_fitting], np.minimum(counts[:num_fitting], calls_left)
 
+    def add_checks(self, counts: Ints, drawn_pairs: int, calls_left: int) -> Ints:
+        """Return the samples of new pairs where one is exact, some of them checked.
+
+        A checked pair is sampled twice; none is where ``calls_left`` calls do not
+        suffice for it.
+        """
+        k = drawn_pairs + 1 + np.arange(len(counts))
+        sampled_twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
+        checked_counts: Ints = counts + sampled_twice
+        if checked_counts.sum() > calls_left:
+            return counts
+        self.num_checked += int(sampled_twice.sum())
+        return checked_counts
+
     def uniform_jobs(self, calls_left: int) -> Jobs:
         """Return jobs that give every pair seen the same number of samples.
 
@@ -223,19 +240,3 @@ class Steering:
         is_wide = (widths > goal).astype(np.float64)
         action_shares: Floats = is_wide / max(1.0, is_wide.sum())
         return action_shares
-
-
-def with_checks(counts: Ints, drawn_pairs: int, calls_left: int) -> tuple[Ints, int]:
-    """Return the samples of new pairs where one is exact, some of them checked.
-
-    The second number says how many pairs are sampled twice: none where ``calls_left``
-    calls do not suffice for it.
-    """
-    k = drawn_pairs + 1 + np.arange(len(counts))
-    sampled_twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
-    checked_counts: Ints = counts + sampled_twice
-    return (
-        (counts, 0)
-        if checked_counts.sum() > calls_left
-        else (checked_counts, int(sampled_twice.sum()))
-    )
