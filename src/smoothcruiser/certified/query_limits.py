@@ -1,9 +1,16 @@
-"""When a query of certified search ends: the request, checked, as limits.
+"""When a query of certified search ends: at its goal, at its limits, or without room.
 
-The limit on the states of a search: the requested number, and the memory at hand.
+The goal is a half-width, requested as epsilon or as a share of |V|, and never below the
+one that rounding allows. A search from samples has radii far above rounding. One from
+rows of a known model has none, and its intervals must hold the value of the model as it
+was given, to the last bit. Sweeps allow for the rounding of a mean and of F
+(``sweeps_kernel``), and ``Facts`` for that of the first bounds. So the half-width
+that is certainly reached is twice the sum of these allowances over all steps
+(``model_floor``; docs/certified.md, section 4).
 
-A search that meets more states than fit ends with the interval it has. The
-limit changes no bit of a search that does not reach it.
+The limits are calls, seconds, a callback and Ctrl-C (``QueryLimits``). A search that
+meets more states than fit ends too, with the interval it has; that limit changes no bit
+of a search that does not reach it (``MemoryLimit``):
 
   max_states   the states kept, ends included; by default no number is set
   max_bytes    the limit of the memory: ``SHARE`` of the bytes available when the
@@ -12,15 +19,10 @@ limit changes no bit of a search that does not reach it.
                one that grows, and states that are Python objects
 
 The available bytes are the least that the system, the control group and the process
-limit leave. This file leaves out the handling of samples that do not fit (``sample_batches``).
+limit leave.
 
-The cost of rounding where nothing is estimated: rows of a known model.
-
-A search from samples has radii far above rounding. One from rows has none, and its
-intervals must hold the value of the model as it was given, to the last bit. Sweeps
-allow for the rounding of a mean and of F (``sweeps_kernel``), and ``Facts`` for that of
-the first bounds; this file says how narrow intervals can become. Proofs:
-docs/certified.md, section 4.
+This file decides when to stop, and leaves out the handling of samples that do not fit
+(``sample_batches``).
 """
 
 from __future__ import annotations

@@ -153,18 +153,13 @@ class BatchEntry:
         self.problem, self.memory, self.sampler = problem, memory, sampler
         self.loops = loops
         seed_sequence = np.random.SeedSequence(seed, spawn_key=(Key.CERTIFIED, SALT))
+        # The range on which many-valued rewards are rounded; empty where none is. A
+        # declared least probability allows few outcomes, and is compared with them.
+        is_declared = problem.min_probability is not None
+        self.reward_grid = (0.0, 0.0) if is_declared else problem.facts.reward_range
         self.salt = seed_sequence.generate_state(1, np.uint64)[0]
         self.batch: Batch | None = None  # samples that are not all in the memory
         self.entry_seconds = 0.0  # per sample, when some were last entered
-
-    @property
-    def _reward_grid(self) -> tuple[float, float]:
-        """The range on which many-valued rewards are rounded; empty where none is.
-
-        A declared least probability allows few outcomes, and is compared with them.
-        """
-        is_declared = self.problem.min_probability is not None
-        return (0.0, 0.0) if is_declared else self.problem.facts.reward_range
 
     @property
     def num_waiting(self) -> int:
@@ -233,7 +228,7 @@ class BatchEntry:
                 targets,
                 batch.rewards[first_sample:end_sample],
                 batch.entered - first_sample,
-                *self._reward_grid,
+                *self.reward_grid,
                 self.salt,
             )
             batch.entered = first_sample + int(num_recorded)

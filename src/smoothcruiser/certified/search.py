@@ -267,13 +267,18 @@ class Certified(Shown, Framed):
                 return terminal_estimate(self.problem, state, "certified", self.seed)
             if self.loop is not None:  # a snapshot may have been taken in a round
                 self.loop.drop_round(self.position)
-            self.position = QueryProgress.begin(
-                root, self.num_calls, self.num_rows, limits
+            self.position = QueryProgress(
+                root,
+                self.memory.num_calls,
+                limits.epsilon,
+                limits.target,
+                limits.relative,
+                first_row=self.memory.num_rows,
             )
             with self._faults():
                 self.region.start(root)
                 if self.loop is not None:
-                    self.loop.steering.start()
+                    self.loop.steering.num_steered = 0
             return self._answer(limits, start_time, compile_seconds)
 
     def go_on(
@@ -305,7 +310,7 @@ class Certified(Shown, Framed):
             state = self.memory.states[position.root]
             compile_seconds = self.prepare(state, limits)
             limits = limits.postpone(self._loading)
-            calls_left = limits.budget - (self.num_calls - position.first_call)
+            calls_left = limits.budget - (self.memory.num_calls - position.first_call)
             if (
                 self.loop is not None  # a smaller budget than before
                 and position.num_waiting(self.loop.batches.batch) > calls_left
@@ -317,9 +322,9 @@ class Certified(Shown, Framed):
         self, limits: QueryLimits, start_time: float, compile_seconds: float
     ) -> Estimate:
         """Search from the position on, and return the estimate."""
-        if self.exact and self.known:
+        if self.shares.exact and self.known:
             limits = limits_for_rows(limits, self.problem.facts)
-        elif not self.exact:
+        elif not self.shares.exact:
             limits = limits_for_samples(limits, self.shares)
         position, loop = self.position, self.loop
         assert position is not None
@@ -333,7 +338,7 @@ class Certified(Shown, Framed):
                 self.fault = loop.end_query(limits, state)
         self.reason = reason
         interval = self.memory.interval(position.root)
-        self.history.add(position.root, self.num_calls, interval)
+        self.history.add(position.root, self.memory.num_calls, interval)
         assert reason is not None
         compile_seconds += limits.watch.stood_still()
         estimate = answer(
@@ -343,13 +348,13 @@ class Certified(Shown, Framed):
             limits=limits,
             half_width=self.memory.half_width(position.root, limits.target),
             reason=reason,
-            num_calls=self.num_calls - position.first_call,
-            num_rows=self.num_rows - position.first_row,
+            num_calls=self.memory.num_calls - position.first_call,
+            num_rows=self.memory.num_rows - position.first_row,
             seconds=time.perf_counter() - start_time - compile_seconds,
             compile_seconds=compile_seconds,
         )
         self.asked[position.root] = (
-            self.num_calls - position.first_call,
+            self.memory.num_calls - position.first_call,
             estimate.standard_error,
         )
         return estimate
@@ -394,9 +399,9 @@ class Certified(Shown, Framed):
             region.set_delta(self.delta)
             self.region = region
             sweeps = Sweeps(problem, region, self._crossing_error)
-            steering = self.steering(problem, region, exact=self.exact)
+            steering = self.steering(problem, region, exact=self.shares.exact)
             steering.uniform = self.uniform
-            if not self.exact:
+            if not self.shares.exact:
                 sweeps.exact = False
                 region.note_samples()
         if is_refused:
@@ -434,21 +439,21 @@ class Certified(Shown, Framed):
         if self.loop is not None:
             num_checked = self.loop.steering.num_checked
             inspection_text = self.inspections.describe(self.loop.sampler)
-        num_rows = self.num_rows if self.known else None
+        num_rows = self.memory.num_rows if self.known else None
         return assumed_in_search(
-            self.problem, num_rows, self.exact, num_checked, inspection_text
+            self.problem, num_rows, self.shares.exact, num_checked, inspection_text
         )
 
     def _crossing_error(self, node: int) -> Exception:
         """The error for a node with bounds that exclude each other."""
-        delta = 0.0 if self.known and self.exact else self.delta
+        delta = 0.0 if self.known and self.shares.exact else self.delta
         return contradiction(self.memory.states[node], delta, self.assumed)
 
     # --- displays -------------------------------------------------------------
 
     def __repr__(self) -> str:
         shown_fields = {"problem": self.problem.name, "delta": self.delta}
-        return brief("Certified", **shown_fields, calls=self.num_calls)
+        return brief("Certified", **shown_fields, calls=self.memory.num_calls)
 
     def table(self) -> Table:
         """All states seen so far, with bounds that hold together (``table``)."""

@@ -149,8 +149,9 @@ class Memory:
             - self._used_bytes(0)
             - 2 * (nodes.nbytes + pairs.nbytes)
         )
+        pair_bytes = pairs.itemsize + self.stream_bytes
         state_bytes = self._state_bytes + 2 * (
-            nodes.itemsize + self.problem.num_actions * self._pair_bytes
+            nodes.itemsize + self.problem.num_actions * pair_bytes
         )
         if isinstance(self.states, NumberStates):
             free_bytes -= 2 * self.states.nbytes
@@ -175,19 +176,9 @@ class Memory:
         array_bytes = self.num_bytes + self.layer_bytes + self.key_bytes
         return array_bytes + self.stream_bytes * self.num_pairs + state_bytes
 
-    @property
-    def _pair_bytes(self) -> int:
-        return int(self.graph.pairs.itemsize) + self.stream_bytes
-
     def has_bytes(self, more_bytes: int) -> bool:
         """Whether so many bytes more are allowed."""
         return self._used_bytes(0) + more_bytes <= self.room.max_bytes
-
-    def box(
-        self, player: int, steps_left: int | None
-    ) -> tuple[float, float, float, float]:
-        """The bounds on V, then on Q, that the facts give with ``steps_left``."""
-        return box(self.problem.facts, player, steps_left)
 
     def _check_states(self, more_states: int) -> None:
         """Raise ``MemoryFull`` where there is no room for so many new states."""
@@ -382,7 +373,7 @@ class Memory:
                 continue
             player, actions = problem.mover(state), problem.legal_actions(state)
             if player not in self._boxes:
-                self._boxes[player] = self.box(player, problem.horizon)
+                self._boxes[player] = box(problem.facts, player, problem.horizon)
             new_node = first_node + len(node_rows)
             v_low, v_high, q_low, q_high = self._boxes[player]
             if problem.value_gap is not None:

@@ -1,4 +1,4 @@
-"""Checks of a snapshot of a search, which hold whoever wrote it.
+"""Checks of a snapshot of a search, which hold whoever wrote it, and the form of its states.
 
 A seal tells damage from a whole snapshot (``store.file``), and can be computed by
 anyone. So every number that compiled code relies on is checked: indices lie within
@@ -6,14 +6,13 @@ their arrays, counts are whole and add up, bounds lie within the boxes that the 
 gives and do not cross, every pair with samples has its own share of delta. One sentence
 names the flaw.
 
-States as plain JSON, exact to the bit and without pickle.
-
-Nothing that a file says is imported or called. Numbers, words and containers are
-written with their types. Named tuples, dataclasses and enumerations are written by
-their fields, and read as the classes of the problem's own state. States of adapters are
-written by their oracle (``WritingOracle``) and read by its ``parse``. Everything else
-is ``Unspelled``: a root before anything is sampled; a search that meets such a state
-later goes on and is not saved any more.
+States are plain JSON, exact to the bit and without pickle (``Spelling``): nothing that a
+file says is imported or called. Numbers, words and containers are written with their
+types. Named tuples, dataclasses and enumerations are written by their fields, and read
+as the classes of the problem's own state. States of adapters are written by their oracle
+(``WritingOracle``) and read by its ``parse``. Everything else is ``Unspelled``: a root
+before anything is sampled; a search that meets such a state later goes on and is not
+saved any more.
 
   as they are   None, bool, int of 64 bits, float, str, list
   tagged        {"t": [...]}: tuple       {"b": text}: bytes      {"i": text}: int
@@ -23,6 +22,8 @@ later goes on and is not saved any more.
                 {"a": [type, shape, order, fixed, text]}: NumPy array
                 {"n": [name, ...]}: named tuple, dataclass        {"e": [name, member]}
                 {"p": ...}: data for ``parse`` of the oracle
+
+This file decides what is refused. It leaves out the layout of a snapshot (``snapshot``).
 """
 
 from __future__ import annotations
@@ -151,12 +152,14 @@ def _check_shares(search: Certified, pairs: Any) -> None:
     k, total = search.shares.num_pairs, pairs["total"]
     # with a horizon a pair may be sampled anew once (``layers``)
     max_pairs = len(pairs) if search.problem.horizon is None else 2 * len(pairs)
-    require(search.exact or k <= max_pairs, "more pairs have samples than there are")
+    require(
+        search.shares.exact or k <= max_pairs, "more pairs have samples than there are"
+    )
     require(bool(np.all(total >= 0.0) and np.all(total < MOST)), "a count is none")
     require(bool(np.all(total == np.floor(total))), "a count is no whole number")
     are_rows = _are_rows(search, pairs)
     require(bool(np.all(total[are_rows] <= 1.0)), "a row was read twice")
-    if search.exact:
+    if search.shares.exact:
         require(not pairs["cost"].any(), "a share of delta was not given")
         return
     require(search.delta > 0.0, "samples have no delta")
@@ -277,7 +280,7 @@ def check_jobs(search: Certified, pairs: Ints, counts: Ints) -> None:
     are_rows = _are_rows(search, search.memory.graph.pairs[pairs])
     max_count = np.where(are_rows, 2, MOST)
     require(bool(np.all((counts >= 1) & (counts < max_count))), "a job has no samples")
-    if not search.exact:
+    if not search.shares.exact:
         cost = search.memory.graph.pairs["cost"][pairs]
         require(bool((cost > 0.0)[~are_rows].all()), "a job has no share of delta")
 

@@ -289,12 +289,12 @@ def table_of(search: Certified) -> Table:
     memory = search.memory
     return Table(
         problem=search.problem,
-        confidence=1.0 if search.exact else 1.0 - search.delta,
-        num_calls=search.num_calls,
+        confidence=1.0 if search.shares.exact else 1.0 - search.delta,
+        num_calls=search.memory.num_calls,
         _states=list(memory.states),
         _numbers={key: node for key, node in memory.list_nodes() if node != END},
         _seen=make_table_rows(
-            memory, search.region if search.loop else None, search.num_calls
+            memory, search.region if search.loop else None, search.memory.num_calls
         ),
     )
 
@@ -366,11 +366,11 @@ def _known_at(
         node,
         state,
         guess=guess,
-        confidence=1.0 if search.exact else 1.0 - search.delta,
-        bound="interval iteration" if search.exact else search.bound.word,
+        confidence=1.0 if search.shares.exact else 1.0 - search.delta,
+        bound="interval iteration" if search.shares.exact else search.bound.word,
         assumptions=search.assumed,
         epsilon=half_width,
-        delta=0.0 if search.exact else search.delta,
+        delta=0.0 if search.shares.exact else search.delta,
         num_calls=calls_and_seconds[0],
         seconds=calls_and_seconds[1],
         compile_seconds=calls_and_seconds[2],
@@ -396,10 +396,10 @@ def queried_estimates(search: Certified) -> list[Estimate]:
     if isinstance(region, LayeredRegion):
         region = region.copy_layers()  # reading changes nothing
         memory = region.memory
-        region.counted.settle(search.num_calls)
+        region.counted.settle(search.memory.num_calls)
         guess_of = region.counted.at
     elif region is not None:
-        guess_of = region.counted.guess_all(search.num_calls).__getitem__
+        guess_of = region.counted.guess_all(search.memory.num_calls).__getitem__
     estimates = []
     for node, (num_calls, usual_error) in queried_nodes.items():
         if region is not None:

@@ -56,19 +56,23 @@ class Steering:
         self.num_steered = 0  # calls of the current query
         self.num_checked = 0  # pairs of a deterministic problem, sampled twice
 
-    def start(self) -> None:
-        """Begin a query."""
-        self.num_steered = 0
-
     def begin_sampling(self) -> None:
         """Go on with samples beside rows of a known model."""
         self.exact, self.first_batch = False, FIRST_BATCH
 
     def next_calls(self, root: int, limits: QueryLimits, drawn_pairs: int) -> int:
-        """Return the number of calls of the next round."""
+        """Return the number of calls of the next round, a share of those so far."""
         if self.exact:
             return max(LEAST_NEW, int(GROWTH * drawn_pairs))
-        growth = self._growth(root, limits)
+        node = self.memory.graph.nodes[root]
+        goal = limits.goal_at(self.memory.interval(root))
+        half_width = self.memory.half_width(root, limits.target)
+        if half_width > UNTOLD * 0.5 * float(node["q_high"] - node["q_low"]):
+            growth = 1.0
+        elif not goal:
+            growth = GROWTH
+        else:
+            growth = min(GROWTH, max(LEAST_GROWTH, half_width / goal - 1.0))
         return max(LEAST_CALLS, int(growth * self.region.num_samples))
 
     def num_steerable(self, limits: QueryLimits, calls: int) -> int:
@@ -205,19 +209,6 @@ class Steering:
         self.region.list_all()
         g.nodes["mass"][1 : self.memory.num_nodes] = 1.0
         return pairs, np.full(len(pairs), min(pair_count, calls_left), dtype=np.int64)
-
-    def _growth(self, root: int, limits: QueryLimits) -> float:
-        """Return the calls of the next round, as a share of those so far."""
-        node = self.memory.graph.nodes[root]
-        goal = limits.goal_at(self.memory.interval(root))
-        half_width = self.memory.half_width(root, limits.target)
-        if half_width > UNTOLD * 0.5 * float(node["q_high"] - node["q_low"]):
-            return 1.0
-        return (
-            GROWTH
-            if not goal
-            else min(GROWTH, max(LEAST_GROWTH, half_width / goal - 1.0))
-        )
 
     def _source(self, root: int, limits: QueryLimits) -> Floats:
         """Return the weights with which the requested state's actions matter.

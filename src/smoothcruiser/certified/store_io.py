@@ -53,7 +53,7 @@ class Autosave:
             return
         start_time = time.perf_counter()
         try:
-            self.write(to_bytes(self.search), self.search.num_calls)
+            self.write(to_bytes(self.search), self.search.memory.num_calls)
         except Unspelled as error:  # the answer is worth more than the store
             self.unkept = str(error)
         now = time.perf_counter()
@@ -81,7 +81,7 @@ def save_memory(search: Certified, path: str | Path) -> int:
     )
     with Store(path) as store:
         run_number = store.begin(record)
-        store.keep_memory(run_number, data, search.num_calls)
+        store.keep_memory(run_number, data, search.memory.num_calls)
     return run_number
 
 

@@ -87,7 +87,10 @@ class CountedNodes:
         still_width = 0.5 * STILL * float(root_node["upper"] - root_node["lower"])
         still_width = max(still_width, LEAST_STILL * region.rules.bound.scale)
         guesses = self.view_guesses(self.values)
-        self.passes = self._most_passes(num_calls)
+        allowed_work = (MOST_WORK + CALL_WORK * num_calls) / self.loops.price
+        self.passes = FEWEST_PASSES + int(
+            allowed_work / (memory.num_entries + 4 * memory.num_pairs)
+        )
         solve, solve_arguments = (
             self.loops.solve,
             (memory.graph, self.listed_nodes, len(self.listed_nodes)),
@@ -175,13 +178,6 @@ class CountedNodes:
         is_sampled = np.zeros(len(g.nodes), dtype=bool)
         is_sampled[pairs["node"][pairs["total"] > 0.0]] = True
         return is_sampled[self.listed_nodes]
-
-    def _most_passes(self, num_calls: int) -> int:
-        memory = self.memory
-        allowed_work = (MOST_WORK + CALL_WORK * num_calls) / self.loops.price
-        return FEWEST_PASSES + int(
-            allowed_work / (memory.num_entries + 4 * memory.num_pairs)
-        )
 
     def _error(self) -> float | None:
         """The usual standard error of the first listed node's value."""

@@ -34,6 +34,7 @@ from smoothcruiser.certified.sweeps.layers_kernel import (
     V_LOW,
     Steps,
 )
+from smoothcruiser.certified.sweeps.ranges import box
 from smoothcruiser.certified.sweeps.region import Region
 from smoothcruiser.problem.bounds import bad_bounds
 from smoothcruiser.problem.model.tabular import Floats, Ints
@@ -105,12 +106,12 @@ class LayeredRegion(Region):
         num_nodes, num_layers = len(self.memory.graph.nodes), self.depth + 1
         if len(self.stage_places) < num_nodes:
             self.stage_places = np.zeros(num_nodes, dtype=np.int64)
-        num_known, box = len(self._boxes), self.memory.box
+        num_known, facts = len(self._boxes), self.problem.facts
         if num_known < num_layers:
             steps_left = [self.horizon - d for d in range(num_known, num_layers)]
-            first_boxes = [box(1, steps) for steps in steps_left]
+            first_boxes = [box(facts, 1, steps) for steps in steps_left]
             second_boxes = (
-                [box(2, steps) for steps in steps_left]
+                [box(facts, 2, steps) for steps in steps_left]
                 if self.problem.is_game
                 else first_boxes
             )
