@@ -17,7 +17,9 @@ Readings of the measures:
                  the first one for the README's shop
   cycle          a strongly connected set of modules, late and typing imports counted
   internals      lines that name Numba's core, LLVM, or CPython's private interfaces
-  private read   an attribute with a leading underscore of anything but self and cls
+  private read   an attribute with a leading underscore of anything but self and cls;
+                 ``_replace``, ``_fields`` and the like are the public interface of
+                 named tuples (``NAMED_TUPLE``) and do not count
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ PARTICIPLES = (
 )
 GENERIC = frozenset(GENERIC_WORDS.split())
 IRREGULAR = frozenset(PARTICIPLES.split())
+NAMED_TUPLE = frozenset(("_replace", "_fields", "_asdict", "_make", "_field_defaults"))
 TABLES = re.compile(
     r"(operators|schedule/kinds|adapters(/\w+)?|problem/zoo|cli|certified/bounds|"
     r"tree/evaluators|engines/pools|reproduce|plots)$"
@@ -178,16 +181,17 @@ def sentence_figures(trees: list[ast.Module]) -> dict[str, str]:
     }
 
 
-def private_reads(trees: list[ast.Module]) -> int:
+def private_reads(tree: ast.Module) -> list[str]:
     """Attributes with a leading underscore that are read from another object."""
-    return sum(
-        isinstance(node, ast.Attribute)
+    return [
+        f"{node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
         and node.attr.startswith("_")
         and not node.attr.startswith("__")
+        and node.attr not in NAMED_TUPLE
         and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
-        for tree in trees
-        for node in ast.walk(tree)
-    )
+    ]
 
 
 def imports_of(tree: ast.Module, module: str, known: set[str]) -> set[str]:
@@ -318,7 +322,7 @@ def source_figures(root: Path) -> dict[str, str]:
         **name_figures(trees),
         **sentence_figures(trees),
         "modules in the largest import cycles": ", ".join(map(str, cycles(graph)[:5])),
-        "private members read from outside": f"{private_reads(trees)}",
+        "private members read from outside": f"{sum(len(private_reads(tree)) for tree in trees)}",
         "lines of internals": f"{sum(internals.values())} in {len(internals)} files",
     }
 

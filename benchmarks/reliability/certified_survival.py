@@ -25,7 +25,7 @@ import numba
 from benchmarks.timing import commit
 
 import smoothcruiser as sc
-from smoothcruiser.certified import sampling_rounds as keeping
+from smoothcruiser.certified import search_loop, store_io
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshot import restore, to_bytes
 from smoothcruiser.errors import SmoothcruiserError
@@ -67,7 +67,8 @@ def world() -> sc.MDP:
 
 def child(store: str, run: int | None, executor: str) -> None:
     """Plan or resume, saving ten times a second: this process is killed."""
-    keeping.LEAST_SAVE_SECONDS, keeping.RARELY, keeping.SLICE_SECONDS = 0.1, 1, 0.02
+    store_io.LEAST_SAVE_SECONDS, store_io.RARELY = 0.1, 1
+    search_loop.SLICE_SECONDS = 0.02
     how = {"executor": executor, "workers": 2}
     if run is None:
         sc.plan(world(), **ASKED, **how, store=store)
@@ -180,7 +181,7 @@ def main() -> None:
     lines += [
         "",
         "Saving is due at most every "
-        f"{keeping.LEAST_SAVE_SECONDS:g} s, and {keeping.RARELY} times what it took last.",
+        f"{store_io.LEAST_SAVE_SECONDS:g} s, and {store_io.RARELY} times what it took last.",
         "",
         "| states | MB | seconds to save | seconds to load |",
         "|---|---|---|---|",

@@ -37,6 +37,9 @@ OLD_PARTICIPLES = {
     *("stopped", "unregularized", "widened"),
 }
 LINE_P90 = 80
+# Packages in which no class or function reads a private member of another object, and no
+# module imports a private name of another.
+CLEAN_PACKAGES = {"certified"}
 # Who may switch on the members of a closed set: its own table, and engines on kinds.
 TABLES = ("engines/", "operators/", "schedule/kinds/")
 SWITCH = re.compile(r"\.code ==|== Kind\.|engine\.name ==")
@@ -135,6 +138,29 @@ def test_a_participle_alone_is_no_name():
         if house.is_participle(function.name) and not function.name.startswith("__")
     }
     assert sorted(x for x in named if x.split(": ")[1] not in OLD_PARTICIPLES) == []
+
+
+def private_members(package: str) -> list[str]:
+    """The private members and names that files of a package take from outside."""
+    outside = []
+    for path in sorted((SOURCE / package).rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        outside += [f"{place(path)}:{text}" for text in house.private_reads(tree)]
+        outside += [
+            f"{place(path)}:{node.lineno}: {node.module}.{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+            if alias.name.startswith("_") and not alias.name.startswith("__")
+        ]
+    return outside
+
+
+def test_no_class_reads_private_members_of_another():
+    """A collaborator has public members; what is private stays in its class."""
+    assert {name: private_members(name) for name in sorted(CLEAN_PACKAGES)} == {
+        name: [] for name in CLEAN_PACKAGES
+    }
 
 
 def test_the_map_names_every_room():

@@ -1,35 +1,30 @@
-"""The forecast of certified search before it runs: bounds on its price.
+"""The price of certified search, forecast before it runs, and the shares of delta.
 
-Its price depends on the problem: how many pairs matter, how noisy they are, how early
-the bounds meet. For a number of pairs there is a number of calls that certainly
-suffices (``certified.price_forecast``). It is twice the number that equal samples need under the
-worst law, because the search steers half of them and makes the other half equal; with a
-horizon a third part allows for pairs that are sampled anew. Steered samples usually
-need a small part of it.
+The price depends on the problem: how many pairs of state and action matter, how noisy
+they are, how early the bounds meet. For a number of pairs there is a number of calls
+that certainly suffices. A bound knows n(N), the samples of each of N pairs that are
+certainly enough under the worst law (``Bound.price``). The search steers its samples for
+the first N n(N) calls of a query. Pairs that still have fewer than n(N) samples are then
+brought there. So, whatever the steering did,
 
-The price of certified search as a function of the number of pairs it meets.
+    2 N n(N) calls suffice,    3 N n(N) with a horizon,
 
-Equal numbers of samples certainly reach it.
-
-A bound knows n(N), the samples of each of N pairs that are certainly enough
-(``Bound.price``). The search steers its samples for the first N n(N) calls of a
-query. Pairs that still have fewer than n(N) samples are then brought there. So
-2 N n(N) calls suffice, whatever the steering did.
+where a third part allows for pairs that are sampled anew. Steered samples usually need
+a small part of it.
 
 legend   symbol      public name
   N                  ``num_pairs``: pairs of state and action in the memory when
                      the search ends
   n(N)               ``samples_per_pair``
+  p_k                share of delta of the k-th pair that is ever sampled
 
-This file decides when samples become equal, and the promise of ``explain``. No bound
-depends on it.
+Shares of delta: the number of pairs is usually not known before, so the k-th pair has
+the share p_k that its bound gives it (``Bound.cost``). A table's number N is known: half
+of delta is then shared evenly by its pairs, so that none pays more than log(2N), and
+half in the order in which pairs are met. Either way the shares add up to at most 1.
 
-How delta is shared out among the pairs of state and action.
-
-The k-th pair that is ever sampled has the share p_k that its bound gives it
-(``Bound.cost``): the number of pairs is not known before. A table's is: half of delta
-is then shared evenly by its N pairs, so that none pays more than log(2N), and half in
-the order in which pairs are met. Either way the shares add up to at most 1.
+This file decides when samples become equal, the promise of ``explain``, and the share of
+each pair. The bounds hold for any shares that add up to 1.
 """
 
 from __future__ import annotations
@@ -43,9 +38,11 @@ import numpy as np
 
 from smoothcruiser.certified.bounds import BOUNDS, DEFAULT, bound_of
 from smoothcruiser.certified.bounds.base import Bound, shared_delta, value_rounding
+from smoothcruiser.certified.graph import Graph
 from smoothcruiser.certified.sweeps.ranges import largest_value, widest
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.model.known_outcomes import has_rows
 from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.data import Data
@@ -287,3 +284,30 @@ def pair_costs(bound: Bound, problem: Problem, k: Ints, delta: float) -> Floats:
     even_cost = math.log(2.0 * max(num_pairs, 1) / delta_share)
     shared_cost = -np.logaddexp(-cost, -even_cost)
     return np.where(np.asarray(k) <= num_pairs, shared_cost, cost)
+
+
+class DeltaShares:
+    """The shares of one memory: the k-th pair that is sampled has the k-th share."""
+
+    def __init__(self, problem: Problem, bound: Bound, delta: float) -> None:
+        self.problem, self.bound, self.delta = problem, bound, delta
+        self.has_rows = has_rows(problem)  # rows are read, where there are any
+        self.num_pairs = 0  # k: pairs that have a share
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is estimated: one sample of any pair met so far suffices."""
+        only_rows = self.has_rows and self.num_pairs == 0
+        return self.problem.deterministic or only_rows
+
+    def assign(self, g: Graph, pairs: Ints) -> None:
+        """Assign the next k to every new one of the pairs, before its first sample."""
+        new_pairs = pairs[g.pairs["total"][pairs] == 0.0]
+        if len(new_pairs) and not self.problem.deterministic:
+            # a round that was left may have given one to a pair that it did not sample
+            new_pairs = new_pairs[g.pairs["cost"][new_pairs] == 0.0]
+            k = self.num_pairs + 1 + np.arange(len(new_pairs))
+            g.pairs["cost"][new_pairs] = pair_costs(
+                self.bound, self.problem, k, self.delta
+            )
+        self.num_pairs += len(new_pairs)

@@ -1,9 +1,16 @@
-"""When a query of certified search ends: the request, checked, as limits.
+"""When a query of certified search ends: at its goal, at its limits, or without room.
 
-The limit on the states of a search: the requested number, and the memory at hand.
+The goal is a half-width, requested as epsilon or as a share of |V|, and never below the
+one that rounding allows. A search from samples has radii far above rounding. One from
+rows of a known model has none, and its intervals must hold the value of the model as it
+was given, to the last bit. Sweeps allow for the rounding of a mean and of F
+(``sweeps_kernel``), and ``Facts`` for that of the first bounds. So the half-width
+that is certainly reached is twice the sum of these allowances over all steps
+(``model_floor``; docs/certified.md, section 4).
 
-A search that meets more states than fit ends with the interval it has. The
-limit changes no bit of a search that does not reach it.
+The limits are calls, seconds, a callback and Ctrl-C (``QueryLimits``). A search that
+meets more states than fit ends too, with the interval it has; that limit changes no bit
+of a search that does not reach it (``MemoryLimit``):
 
   max_states   the states kept, ends included; by default no number is set
   max_bytes    the limit of the memory: ``SHARE`` of the bytes available when the
@@ -12,15 +19,10 @@ limit changes no bit of a search that does not reach it.
                one that grows, and states that are Python objects
 
 The available bytes are the least that the system, the control group and the process
-limit leave. This file leaves out the handling of samples that do not fit (``sample_batches``).
+limit leave.
 
-The cost of rounding where nothing is estimated: rows of a known model.
-
-A search from samples has radii far above rounding. One from rows has none, and its
-intervals must hold the value of the model as it was given, to the last bit. Sweeps
-allow for the rounding of a mean and of F (``sweeps_kernel``), and ``Facts`` for that of
-the first bounds; this file says how narrow intervals can become. Proofs:
-docs/certified.md, section 4.
+This file decides when to stop, and leaves out the handling of samples that do not fit
+(``sample_batches``).
 """
 
 from __future__ import annotations
@@ -35,8 +37,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from smoothcruiser.certified.bounds.base import UNIT, Bound, value_rounding
-from smoothcruiser.certified.price_forecast import EqualSamples, delta_in_order
+from smoothcruiser.certified.bounds.base import UNIT, value_rounding
+from smoothcruiser.certified.price_forecast import (
+    DeltaShares,
+    EqualSamples,
+    delta_in_order,
+)
 from smoothcruiser.certified.sweeps.ranges import largest_value
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.interrupts import StopRequest, Stopwatch
@@ -404,23 +410,21 @@ def is_priced(problem: Problem) -> bool:
     return not is_undiscounted(problem) and problem.min_probability is None
 
 
-def limits_for_samples(
-    limits: QueryLimits, bound: Bound, problem: Problem, delta: float
-) -> QueryLimits:
+def limits_for_samples(limits: QueryLimits, shares: DeltaShares) -> QueryLimits:
     """Return the limits where outcomes are estimated from samples.
 
     The goal is never below the half-width that rounding allows. The price has a bound
     if one is known before.
     """
-    facts = problem.facts
+    problem, facts = shares.problem, shares.problem.facts
     if is_undiscounted(problem):
         return limits
-    limits = replace(limits, floor=bound.floor(facts))
+    limits = replace(limits, floor=shares.bound.floor(facts))
     if limits.epsilon is None:
         return limits
     goal = max(limits.epsilon, limits.floor)
     equal_samples = None
     if is_priced(problem):
-        pair_delta = delta_in_order(problem, delta)
-        equal_samples = EqualSamples(bound, facts, limits.epsilon, pair_delta)
+        pair_delta = delta_in_order(problem, shares.delta)
+        equal_samples = EqualSamples(shares.bound, facts, limits.epsilon, pair_delta)
     return replace(limits, goal=goal, equal=equal_samples)

@@ -1,16 +1,15 @@
-"""The position of a query of certified search, which can be left and resumed.
+"""The progress of a query of certified search: its position, and how its interval narrowed.
 
-The points at which it can be left are those where the memory is whole: between two
-sweeps, between two slices of a round, and at the end. From each of them the search goes
-on as if it had never stopped. So a stop that the clock decides saves the search first,
-and then does the work that only its answer needs.
+A query can be left where the memory is whole: between two sweeps, between two slices of
+a round, and at the end. Its position (``QueryProgress``) says where that was, and the
+search goes on from there as if it had never stopped. So a stop that the clock decides
+saves the search first, and then does the work that only its answer needs.
 
-How the interval of a query narrowed: a bounded record of (calls, interval).
-
-A search adds a point after each round; it has about log(calls)/log(1.25) rounds. Where
-points become too many, every second one is dropped, so that those left are spread as
-evenly as before. Only ``Certified.plot`` reads the record: it changes no bit of a
-search, and a store does not keep it.
+The history is a bounded record of (calls, interval). A search adds a point after each
+round; it has about log(calls)/log(1.25) rounds. Where points become too many, every
+second one is dropped, so that those left are spread as evenly as before. Only
+``Certified.plot`` reads the record: it changes no bit of a search, and a store does not
+keep it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smoothcruiser.certified.query_limits import QueryLimits, Target
+from smoothcruiser.certified.query_limits import Target
 from smoothcruiser.certified.sample_batches import Batch
 from smoothcruiser.estimate import Interval
 from smoothcruiser.problem.model.tabular import Ints
@@ -50,14 +49,6 @@ class QueryProgress:
     # the jobs of the round that are in no batch yet
     pairs: Ints = field(default_factory=no_jobs)
     counts: Ints = field(default_factory=no_jobs)
-
-    @classmethod
-    def begin(
-        cls, root: int, calls: int, rows: int, limits: QueryLimits
-    ) -> QueryProgress:
-        """A query about the node ``root``, on a memory with so many calls and rows."""
-        request_fields = limits.epsilon, limits.target, limits.relative
-        return cls(root, calls, *request_fields, first_row=rows)
 
     def begin_round(self, pairs: Ints, counts: Ints) -> None:
         """Keep the jobs of a round."""

@@ -1,4 +1,4 @@
-"""From jobs to samples in the memory: batches that can wait.
+"""Batches of samples on their way into the memory, which can wait.
 
 A round is a list of jobs, (pair, number of samples). Its samples are taken in
 batches of at most ``CHUNK``, and a batch is entered in the memory in parts of
@@ -7,24 +7,26 @@ and parts are cut is part of the result. How arrays grow is not. A batch may be
 sampled in slices of any size, because every pair has a stream of its own. So the
 clock may decide where a slice ends, and a snapshot between two slices loses nothing.
 
-A memory that is full (``room.Full``) leaves samples in their batch. They are never
+How many samples a slice has, its duration decides (``SlicePace``): the clock may, since
+it changes no bit.
+
+A memory that is full (``MemoryFull``) leaves samples in their batch. They are never
 dropped because of their outcomes: the entered samples of a pair are always the
 beginning of its stream, and a bound that holds for all n holds there
 (docs/certified.md, section 9).
 
-A declared least probability, compared with the samples.
-
-``min_probability=p`` says that no outcome of a step is less likely than p. Bounds rely
-on it as soon as the outcomes of a pair are complete (docs/certified.md, section 2b). It
-is seen to be false where a pair has more than 1/p outcomes, where a further one turns
-up after they were complete, or where an outcome is so rare that its probability is
-below p on the event behind the bounds. Each of these is an error; the event itself
-fails with probability at most delta.
+Entering also compares samples with declarations. ``min_probability=p`` says that no
+outcome of a step is less likely than p. Bounds rely on it as soon as the outcomes of a
+pair are complete (docs/certified.md, section 2b). It is seen to be false where a pair has
+more than 1/p outcomes, where a further one turns up after they were complete, or where an
+outcome is so rare that its probability is below p on the event behind the bounds. Each of
+these is an error; the event itself fails with probability at most delta.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -104,6 +106,35 @@ class Batch:
         self.raws, self.rewards = self.raws[: self.drawn], self.rewards[: self.drawn]
 
 
+MOST_GROWTH = 16  # of a slice against the one before
+
+
+class SlicePace:
+    """How many samples take how long."""
+
+    def __init__(self) -> None:
+        self.last_samples = 0  # samples of the last slice
+        self.sample_seconds = 0.0  # seconds per sample there
+
+    def samples_within(self, seconds: float, entry_seconds: float = 0.0) -> int:
+        """The samples that take about so long, with ``entry_seconds`` for each.
+
+        The first slice is one sample, and none is much larger than the one before.
+        """
+        max_samples = max(1, MOST_GROWTH * self.last_samples)
+        sample_seconds = self.sample_seconds + entry_seconds
+        return (
+            max_samples
+            if sample_seconds <= 0.0
+            else max(1, min(max_samples, int(seconds / sample_seconds)))
+        )
+
+    def learn(self, samples: int, seconds: float) -> None:
+        """Learn from a slice."""
+        if samples:
+            self.last_samples, self.sample_seconds = samples, seconds / samples
+
+
 def _never() -> None:
     """No reason to stop."""
 
@@ -122,17 +153,18 @@ class BatchEntry:
         self.problem, self.memory, self.sampler = problem, memory, sampler
         self.loops = loops
         seed_sequence = np.random.SeedSequence(seed, spawn_key=(Key.CERTIFIED, SALT))
+        # The range on which many-valued rewards are rounded; empty where none is. A
+        # declared least probability allows few outcomes, and is compared with them.
+        is_declared = problem.min_probability is not None
+        self.reward_grid = (0.0, 0.0) if is_declared else problem.facts.reward_range
         self.salt = seed_sequence.generate_state(1, np.uint64)[0]
         self.batch: Batch | None = None  # samples that are not all in the memory
+        self.entry_seconds = 0.0  # per sample, when some were last entered
 
     @property
-    def _reward_grid(self) -> tuple[float, float]:
-        """The range on which many-valued rewards are rounded; empty where none is.
-
-        A declared least probability allows few outcomes, and is compared with them.
-        """
-        is_declared = self.problem.min_probability is not None
-        return (0.0, 0.0) if is_declared else self.problem.facts.reward_range
+    def num_waiting(self) -> int:
+        """The number of samples that are there and not in the memory."""
+        return 0 if self.batch is None else self.batch.drawn - self.batch.entered
 
     def begin_batch(self, pairs: Ints, counts: Ints) -> tuple[Ints, Ints]:
         """Make a batch of the first jobs, and return those that are left."""
@@ -150,15 +182,16 @@ class BatchEntry:
     ) -> str | None:
         """Enter the samples that the batch has; the others are not taken any more.
 
-        Raises ``Full`` where the memory has no room, and returns the reason where
+        Raises ``MemoryFull`` where the memory has no room, and returns the reason where
         ``stop_reason`` gives one; the rest then waits. Between two parts of a batch the
         memory is whole, and entering may go on from there. Rows of a known model are
         entered when they are read (``model_rows``).
         """
-        batch, memory = self.batch, self.memory
+        start_time, batch, memory = time.perf_counter(), self.batch, self.memory
         if batch is None or batch.drawn == batch.entered:
             self.batch = None
             return None
+        entered_before = batch.entered
         batch.truncate()
         are_nodes, reason = self.sampler.gives_nodes, None
         if batch.entered == 0:
@@ -174,10 +207,12 @@ class BatchEntry:
             self._check_deterministic(batch.pairs)
         if reason is None:
             self.batch = None
+        num_entered = batch.entered - entered_before
+        self.entry_seconds = (time.perf_counter() - start_time) / num_entered
         return reason
 
     def _enter_part(self, batch: Batch) -> None:
-        """Enter the samples up to the next cut; ``Full`` leaves some of them."""
+        """Enter the samples up to the next cut; ``MemoryFull`` leaves some of them."""
         memory, first_sample = self.memory, batch.entered
         end_sample = min(batch.drawn, (first_sample // PART + 1) * PART)
         pairs, counts = batch.jobs_between(first_sample, end_sample)
@@ -193,7 +228,7 @@ class BatchEntry:
                 targets,
                 batch.rewards[first_sample:end_sample],
                 batch.entered - first_sample,
-                *self._reward_grid,
+                *self.reward_grid,
                 self.salt,
             )
             batch.entered = first_sample + int(num_recorded)

@@ -93,7 +93,7 @@ def answer(
     rows; ``spent`` is its ``seconds`` and ``compile_seconds``.
     """
     problem, memory = search.problem, search.memory
-    is_exact = search.exact
+    is_exact = search.shares.exact
     num_sampled = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
     guess = guess_at(search, root, with_error=True)
     if reason == "epsilon":
@@ -102,14 +102,16 @@ def answer(
         f"{count_noun(memory.num_nodes - 1, 'state')}, {count_noun(num_sampled, 'pair')} and "
         f"{count_noun(memory.num_entries, 'outcome')}"
     )
-    calls_text = count_noun(search.num_calls - search.num_rows, "call")
+    calls_text = count_noun(search.memory.num_calls - search.memory.num_rows, "call")
     if search.known:
-        has_calls = search.num_calls > search.num_rows
+        has_calls = search.memory.num_calls > search.memory.num_rows
         rest_text = f" and {calls_text} where there is none" if has_calls else ""
         calls_text = (
-            f"{count_noun(search.num_rows, 'row')} of outcomes= read{rest_text}"
+            f"{count_noun(search.memory.num_rows, 'row')} of outcomes= read{rest_text}"
         )
-    unused_workers = search.known and search.exact and search._compute != Compute()
+    unused_workers = (
+        search.known and search.shares.exact and search.compute != Compute()
+    )
     notes = (
         *search.notes,
         *((NO_WORKERS,) if unused_workers else ()),
@@ -142,10 +144,10 @@ def answer(
 
 def guess_at(search: Certified, root: int, *, with_error: bool = False) -> Guess:
     """The counted model's estimate of the first node of the search's region."""
-    if not search._prepared:
+    if search.loop is None:
         return UNKNOWN
-    counted = search._region.counted
-    counted.settle(search.num_calls)
+    counted = search.region.counted
+    counted.settle(search.memory.num_calls)
     return counted.at(root, with_error=with_error)
 
 
@@ -337,16 +339,11 @@ def assumed_in_search(
     of the samples.
     """
     if num_rows is not None and exact:
-        return known_assumptions(problem)
+        return assumptions(problem, KNOWN_LAW, looked="", checked="row")
     law_text = one_outcome(num_checked) if problem.deterministic else SAME_LAW
     if num_rows is not None:
         law_text = PARTLY_KNOWN.format(rows=num_rows) + law_text
     return assumptions(problem, law_text, looked=inspection_text)
-
-
-def known_assumptions(problem: Problem) -> tuple[str, ...]:
-    """Return the assumptions of an answer from a known model, without samples."""
-    return assumptions(problem, KNOWN_LAW, looked="", checked="row")
 
 
 def assumptions(
@@ -363,7 +360,7 @@ def _agreement(search: Certified, guess: Guess, interval: Interval) -> tuple[str
     Values that epsilon has moved rest on the interval, and need no such note.
     """
     is_moved = guess.within[0] is not None
-    if search.exact or is_moved or guess.standard_error is None:
+    if search.shares.exact or is_moved or guess.standard_error is None:
         return ()
     by_chance = guess.standard_error - guess.unsolved
     return note_agreement("samples", by_chance, 0.5 * (interval[1] - interval[0]))
@@ -372,13 +369,17 @@ def _agreement(search: Certified, guess: Guess, interval: Interval) -> tuple[str
 def _no_chance(search: Certified, num_sampled: int) -> tuple[str, ...]:
     """Advice where every pair that was sampled has had one outcome."""
     is_single = search.memory.num_entries == num_sampled and not search.known
-    if search.exact or not is_single or search.num_calls < 2 * max(num_sampled, 1):
+    if (
+        search.shares.exact
+        or not is_single
+        or search.memory.num_calls < 2 * max(num_sampled, 1)
+    ):
         return ()
     return (
         f"{ADVICE}no chance was seen in {count_noun(num_sampled, 'pair')}. "
         "If there is none, "
         f"deterministic=True learns as much from {count_noun(num_sampled, 'call')}, not "
-        f"{search.num_calls:,}.",
+        f"{search.memory.num_calls:,}.",
     )
 
 
@@ -389,7 +390,7 @@ def _endless(search: Certified, reason: str, num_sampled: int) -> tuple[str, ...
         return ()
     low, high = problem.reward_range
     side_word = "upper" if low >= 0.0 else "lower"
-    if search.exact or problem.episodes_end is not None:
+    if search.shares.exact or problem.episodes_end is not None:
         return ()
     if problem.min_probability is None:
         return (

@@ -1,6 +1,7 @@
 """The memory of certified search: the states seen, and the graph of their pairs.
 
-The graph holds pairs and outcomes, and grows by doubling.
+The graph holds pairs and outcomes, and grows by doubling. The memory also counts the
+calls of the step behind it, over all queries.
 
 This file decides which states are one node and when arrays grow. It leaves out
 the data layout (``graph``), how samples are entered (``memory_kernel``), bounds
@@ -88,6 +89,8 @@ class Memory:
         self._state_bytes = PYTHON_BYTES  # of the largest state measured
         self._fit = 0  # so many states fit for certain
         self.num_pairs = 0
+        self.num_calls = 0  # of the step, and rows of outcomes= that were read
+        self.num_rows = 0  # of these, the rows
         self._boxes: dict[int, tuple[float, float, float, float]] = {}
         # with a horizon: the user's bounds on V at each node, if there are any
         self.claims: Floats = np.zeros((0, 2))
@@ -146,8 +149,9 @@ class Memory:
             - self._used_bytes(0)
             - 2 * (nodes.nbytes + pairs.nbytes)
         )
+        pair_bytes = pairs.itemsize + self.stream_bytes
         state_bytes = self._state_bytes + 2 * (
-            nodes.itemsize + self.problem.num_actions * self._pair_bytes
+            nodes.itemsize + self.problem.num_actions * pair_bytes
         )
         if isinstance(self.states, NumberStates):
             free_bytes -= 2 * self.states.nbytes
@@ -172,22 +176,12 @@ class Memory:
         array_bytes = self.num_bytes + self.layer_bytes + self.key_bytes
         return array_bytes + self.stream_bytes * self.num_pairs + state_bytes
 
-    @property
-    def _pair_bytes(self) -> int:
-        return int(self.graph.pairs.itemsize) + self.stream_bytes
-
     def has_bytes(self, more_bytes: int) -> bool:
         """Whether so many bytes more are allowed."""
         return self._used_bytes(0) + more_bytes <= self.room.max_bytes
 
-    def box(
-        self, player: int, steps_left: int | None
-    ) -> tuple[float, float, float, float]:
-        """The bounds on V, then on Q, that the facts give with ``steps_left``."""
-        return box(self.problem.facts, player, steps_left)
-
     def _check_states(self, more_states: int) -> None:
-        """Raise ``Full`` where there is no room for so many new states."""
+        """Raise ``MemoryFull`` where there is no room for so many new states."""
         if more_states == 0 or not self.is_crowded(more_states):
             return
         max_states = self.room.max_states
@@ -211,12 +205,12 @@ class Memory:
             raise MemoryFull(self.room.why)
 
     def _check_indices(self, size_needed: int) -> None:
-        """Raise ``Full`` where an array would have places that no index has."""
+        """Raise ``MemoryFull`` where an array would have places that no index has."""
         if size_needed > MOST:
             raise MemoryFull("indices")
 
     def admit(self, raws: Ints) -> None:
-        """Raise ``Full`` where the next states of samples would not fit.
+        """Raise ``MemoryFull`` where the next states of samples would not fit.
 
         ``raws`` are states as whole numbers. It is called before they are entered, so
         that a batch fits as a whole or waits.
@@ -262,7 +256,7 @@ class Memory:
 
         A new state gets a new node. A state that is no plain value may have the
         key of another without being the same, so mover, legal actions and end
-        are compared whenever a key comes back. Raises ``Full`` for a new state
+        are compared whenever a key comes back. Raises ``MemoryFull`` for a new state
         that has no room, unless it was ``admitted``.
         """
         problem = self.problem
@@ -271,7 +265,7 @@ class Memory:
             known_node = self.nodes.get(key)
             if known_node is None:
                 self._check_states(0 if admitted else 1)
-                (known_node,) = self._add_nodes([state])
+                (known_node,) = self.add_nodes([state])
                 self.nodes[key] = known_node
                 if known_node == END:
                     self.terminal_values[key] = state
@@ -282,16 +276,29 @@ class Memory:
                     else self.states[known_node]
                 )
                 if not identical(state, known_state):
-                    problem.check_alike(state, known_state, self._profile(known_node))
+                    problem.check_alike(
+                        state, known_state, self.profile_of(known_node)
+                    )
             return int(known_node)
         if key not in self.others:
             self._check_states(0 if admitted else 1)
-            (node,) = self._add_nodes([state])
-            self.others[key] = KeyedState(node, state, self._profile(node))
+            (node,) = self.add_nodes([state])
+            self.others[key] = KeyedState(node, state, self.profile_of(node))
             return node
         seen_state = self.others[key]
         problem.check_alike(state, seen_state.state, seen_state.profile)
         return seen_state.node
+
+    def find_node(self, state: Any) -> int | None:
+        """The node of a state; None if it was never seen."""
+        key = self.problem.key_of(state)
+        seen_state = self.others.get(key)
+        return self.nodes.get(key) if seen_state is None else seen_state.node
+
+    def list_nodes(self) -> list[tuple[Any, int]]:
+        """The key and the node of every state that is recognized."""
+        other_nodes = [(key, seen.node) for key, seen in self.others.items()]
+        return [*self.nodes.items(), *other_nodes]
 
     def check_untouched(self, deadline: float = math.inf) -> None:
         """Refuse a state if its key has changed because a step wrote into it.
@@ -302,7 +309,7 @@ class Memory:
         problem = self.problem
         if problem.tables is None:
             for node in range(1, self.num_nodes, 1 + self.num_nodes // ASKED_AGAIN):
-                if problem.profile(self.states[node]) != self._profile(node):
+                if problem.profile(self.states[node]) != self.profile_of(node):
                     raise answers_changed(self.states[node])
         for state, value_range, claimed_interval in self._claims:
             if time.perf_counter() > deadline:
@@ -321,7 +328,7 @@ class Memory:
                     "samples start from the same state."
                 )
 
-    def _profile(self, node: int) -> tuple[int, ...] | None:
+    def profile_of(self, node: int) -> tuple[int, ...] | None:
         """Return the stored ``Problem.profile`` of the node's state."""
         if node == END:
             return None
@@ -346,7 +353,7 @@ class Memory:
                 self._state_bytes = max(self._state_bytes, state_bytes)
             check_recognizable(state, self.problem.key_of(state))
 
-    def _add_nodes(self, states: list[Any]) -> list[int]:
+    def add_nodes(self, states: list[Any]) -> list[int]:
         """Return the nodes of new states; terminal ones share the end.
 
         It adds many at a time, because NumPy is slow one by one.
@@ -366,7 +373,7 @@ class Memory:
                 continue
             player, actions = problem.mover(state), problem.legal_actions(state)
             if player not in self._boxes:
-                self._boxes[player] = self.box(player, problem.horizon)
+                self._boxes[player] = box(problem.facts, player, problem.horizon)
             new_node = first_node + len(node_rows)
             v_low, v_high, q_low, q_high = self._boxes[player]
             if problem.value_gap is not None:
@@ -414,7 +421,7 @@ class Memory:
         if len(new_numbers) == 0:
             return nodes  # type: ignore[no-any-return]
         if self.problem.key is None:
-            new_nodes = self._add_nodes(new_numbers.tolist())
+            new_nodes = self.add_nodes(new_numbers.tolist())
         else:
             new_nodes = [
                 self.node_of(number, admitted=True) for number in new_numbers.tolist()
@@ -424,7 +431,7 @@ class Memory:
 
     def add_plain(self, states: list[Any]) -> list[int]:
         """Return the nodes of new states that are plain values and have room."""
-        new_nodes = self._add_nodes(states)
+        new_nodes = self.add_nodes(states)
         for state, node in zip(states, new_nodes, strict=True):
             self.nodes[state] = node
             if node == END:
@@ -441,7 +448,7 @@ class Memory:
     ) -> None:
         """Enter whole rows of a known model, one for each pair.
 
-        The outcomes of a row are neighbours. Raises ``Full`` where the memory may
+        The outcomes of a row are neighbours. Raises ``MemoryFull`` where the memory may
         not hold that much, and enters none.
         """
         self.check_turns(np.repeat(pairs, lengths), targets)
@@ -483,7 +490,7 @@ class Memory:
     def make_room(self, loops: Any) -> None:
         """Make room for entries, and in the hash table, where they are nearly full.
 
-        Raises ``Full`` where the memory may not hold that much.
+        Raises ``MemoryFull`` where the memory may not hold that much.
         """
         g = self.graph
         longest_row = int(g.pairs["length"][: self.num_pairs].max(initial=1))

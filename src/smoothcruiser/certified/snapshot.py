@@ -27,6 +27,7 @@ from smoothcruiser.certified.query_limits import make_limits
 from smoothcruiser.certified.query_progress import QueryProgress
 from smoothcruiser.certified.sample_batches import Batch
 from smoothcruiser.certified.sampling.number_states import NumberNodes, NumberStates
+from smoothcruiser.certified.sampling.sampler import Sampler
 from smoothcruiser.certified.search_memory import KeyedState, Memory
 from smoothcruiser.certified.snapshot_checks import Spelling, require
 from smoothcruiser.certified.sweeps.memory_kernel import SHORT_SCAN
@@ -41,7 +42,9 @@ MAGIC = b"SCCERT3\n"
 MOST_BYTES = 10**9  # the most that SQLite keeps in one place
 # fields of the search and of the guard of its states in the header
 COUNTS = ("num_calls", "num_rows", "_drawn_pairs", "_twice")
-GUARD = ("looks", "filled", "blind", "tried", "left", "_word")
+GUARD = {name: name for name in ("looks", "filled", "blind", "tried", "left")} | {
+    "_word": "word"
+}
 SETS = (
     "States of this memory hold sets, and a store does not keep the order of their "
     "members: if a step depends on it, the answer is of two problems."
@@ -54,10 +57,12 @@ TEXT_ROWS = 65_536  # states that are spelled in one piece
 
 def to_bytes(search: Certified) -> bytes:
     """A snapshot of a search between two slices, or between two queries."""
-    memory, sampler, intake = search.memory, search._sampler, search._intake
+    loop = search.loop
+    assert loop is not None  # an empty search has no snapshot
+    memory, sampler, batch = loop.memory, loop.sampler, loop.batches.batch
     graph, num_nodes, num_pairs = memory.graph, memory.num_nodes, memory.num_pairs
-    if intake.batch is not None:
-        sampler.check_written(intake.batch)
+    if batch is not None:
+        sampler.check_written(batch)
     spelling = search.spelling
     # a copy has anything between its fields
     pairs = np.zeros(num_pairs, graph.pairs.dtype)
@@ -70,9 +75,9 @@ def to_bytes(search: Certified) -> bytes:
         "pairs": pairs,
         "entries": graph.entries[live_places],
         "words": sampler.words[:num_pairs],
-        "order": search._region.listed_nodes,
-        **search._region.sections(),
-        **search._region.counted.sections(),
+        "order": search.region.listed_nodes,
+        **search.region.sections(),
+        **search.region.counted.sections(),
         "arrivals": np.array(sorted(sampler.arrivals.items()), np.int64),
     }
     state_numbers = _numbers(memory)
@@ -85,17 +90,22 @@ def to_bytes(search: Certified) -> bytes:
         "seed": int(search.seed),
         "bound": search.bound.word,
         "resolved": sampler.gives_nodes,
-        "num_steered": search._steering.num_steered,
+        "num_steered": loop.steering.num_steered,
         "texts": [len(text) for text in texts],
         "guard": {
-            field_name: getattr(sampler.guard, field_name) for field_name in GUARD
+            field_name: getattr(sampler.guard, name)
+            for field_name, name in GUARD.items()
         },
-        "looked": _written_looks(search._inspected.looked, spelling),
-        "asked": search._inspected.asked,
+        "looked": _written_looks(search.inspections.looked, spelling),
+        "asked": search.inspections.asked,
         "at": None,
         "batch": None,
-    } | {field_name: getattr(search, field_name) for field_name in COUNTS}
-    position, batch = search._at, intake.batch
+        "num_calls": memory.num_calls,
+        "num_rows": memory.num_rows,
+        "_drawn_pairs": search.shares.num_pairs,
+        "_twice": loop.steering.num_checked,
+    }
+    position = search.position
     if position is not None:
         header["at"] = {field_name: getattr(position, field_name) for field_name in AT}
         sections |= {"at_pairs": position.pairs, "at_counts": position.counts}
@@ -279,7 +289,8 @@ def _restore(search: Certified, data: bytes) -> None:
         require(header[field_name] == own_value, f"it has another {field_name}")
     for field_name in COUNTS:
         require(soundness.is_count(header[field_name]), "a count is none")
-        setattr(search, field_name, header[field_name])
+    memory.num_calls, memory.num_rows = header["num_calls"], header["num_rows"]
+    search.shares.num_pairs = header["_drawn_pairs"]
     pair_dtype = memory.graph.pairs.dtype
     node_rows, pair_rows = (
         np.frombuffer(section_bytes["nodes"], NODE),
@@ -302,10 +313,14 @@ def _restore(search: Certified, data: bytes) -> None:
     soundness.check_graph(search, node_rows, pair_rows, entry_rows)
     _fill_graph(memory, node_rows, pair_rows, entry_rows)
     first_state = memory.states[1] if memory.num_nodes > 1 else search.problem.start()
-    search._prepare(first_state, make_limits(None, 1, None, None, "value", 0.0))
-    if not search._prepared:
+    search.prepare(first_state, make_limits(None, 1, None, None, "value", 0.0))
+    if search.loop is None:
         raise KeyboardInterrupt
-    sampler, region = search._sampler, search._region
+    sampler, steering, region = (
+        search.loop.sampler,
+        search.loop.steering,
+        search.region,
+    )
     require(sampler.gives_nodes is header["resolved"], "its step was of another kind")
     memory.repack(2 * len(memory.graph.entries), region.loops)
     region.loops.rehash(memory.graph)
@@ -322,18 +337,22 @@ def _restore(search: Certified, data: bytes) -> None:
         "a stream is none",
     )
     sampler.words[: len(stream_words)] = stream_words
-    _restore_watch(search, header, np.frombuffer(section_bytes["arrivals"], np.int64))
-    search._inspected.looked = _read_looks(header["looked"], search)
+    _restore_watch(sampler, header, np.frombuffer(section_bytes["arrivals"], np.int64))
+    search.inspections.looked = _read_looks(header["looked"], search)
     for field_name in ("num_steered", "asked"):
         require(soundness.is_count(header[field_name]), "a count is none")
-    search._inspected.asked = header["asked"]
-    search._steering.num_steered = header["num_steered"]
+    search.inspections.asked = header["asked"]
+    steering.num_steered = header["num_steered"]
+    steering.num_checked = header["_twice"]
     if header["at"] is not None:
-        search._at = _read_position(header["at"], section_bytes, search)
+        search.position = _read_position(header["at"], section_bytes, search)
     if header["batch"] is not None:
-        search._intake.batch = _read_batch(header["batch"], section_bytes, search)
-        sampler.take_up(search._intake.batch)
-    soundness.check_calls(search)
+        batch = _read_batch(
+            header["batch"], section_bytes, search, sampler.gives_nodes
+        )
+        search.loop.batches.batch = batch
+        sampler.take_up(batch)
+    soundness.check_calls(memory, search.loop.batches.num_waiting)
 
 
 def _add_states(memory: Memory, states: list[Any]) -> None:
@@ -344,7 +363,7 @@ def _add_states(memory: Memory, states: list[Any]) -> None:
             problem.tables.check_state(state)
     keys: list[Any] = [problem.key_of(state) for state in states]
     require(len(set(keys)) == len(keys), "a state is double")
-    new_nodes = memory._add_nodes(states)
+    new_nodes = memory.add_nodes(states)
     require(
         new_nodes == list(range(1, len(states) + 1)), "a state has become terminal"
     )
@@ -354,7 +373,7 @@ def _add_states(memory: Memory, states: list[Any]) -> None:
         if problem.key is None and is_fixed(state):
             memory.nodes[key] = node
         else:
-            memory.others[key] = KeyedState(node, state, memory._profile(node))
+            memory.others[key] = KeyedState(node, state, memory.profile_of(node))
 
 
 def _add_ends(memory: Memory, spelling: Spelling, end_rows: list[Any]) -> None:
@@ -392,15 +411,15 @@ def _fill_graph(memory: Memory, nodes: Any, pairs: Any, entries: Any) -> None:
     memory.graph.sizes[ENTRIES] = len(entries)
 
 
-def _restore_watch(search: Certified, header: dict[str, Any], arrivals: Any) -> None:
-    guard, sampler = search._sampler.guard, search._sampler
-    for field_name in GUARD:
-        value, example = header["guard"][field_name], getattr(guard, field_name)
+def _restore_watch(sampler: Sampler, header: dict[str, Any], arrivals: Any) -> None:
+    guard = sampler.guard
+    for field_name, name in GUARD.items():
+        value, example = header["guard"][field_name], getattr(guard, name)
         require(type(value) is type(example), "its guard is none")
-        setattr(guard, field_name, value)
+        setattr(guard, name, value)
     arrival_rows = arrivals.reshape(-1, 2)
     are_known = (arrival_rows[:, 0] >= 0) & (
-        arrival_rows[:, 0] < search.memory.num_nodes
+        arrival_rows[:, 0] < sampler.memory.num_nodes
     )
     require(bool(are_known.all()), "a state arrived that is none")
     sampler.arrivals = dict(arrival_rows.tolist())
@@ -456,7 +475,9 @@ def _read_position(
     return position
 
 
-def _read_batch(row: Any, section_bytes: dict[str, Any], search: Certified) -> Batch:
+def _read_batch(
+    row: Any, section_bytes: dict[str, Any], search: Certified, gives_nodes: bool
+) -> Batch:
     pairs = np.frombuffer(section_bytes["batch_pairs"], np.int64).copy()
     counts = np.frombuffer(section_bytes["batch_counts"], np.int64).copy()
     soundness.check_jobs(search, pairs, counts)
@@ -469,7 +490,7 @@ def _read_batch(row: Any, section_bytes: dict[str, Any], search: Certified) -> B
     )
     require(len(raws) == len(rewards) == batch.drawn, "samples are missing")
     batch.raws[: batch.drawn], batch.rewards[: batch.drawn] = raws, rewards
-    soundness.check_samples(search, raws, rewards)
+    soundness.check_samples(search.memory, raws, rewards, gives_nodes)
     return batch
 
 

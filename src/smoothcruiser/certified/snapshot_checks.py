@@ -1,4 +1,4 @@
-"""Checks of a snapshot of a search, which hold whoever wrote it.
+"""Checks of a snapshot of a search, which hold whoever wrote it, and the form of its states.
 
 A seal tells damage from a whole snapshot (``store.file``), and can be computed by
 anyone. So every number that compiled code relies on is checked: indices lie within
@@ -6,14 +6,13 @@ their arrays, counts are whole and add up, bounds lie within the boxes that the 
 gives and do not cross, every pair with samples has its own share of delta. One sentence
 names the flaw.
 
-States as plain JSON, exact to the bit and without pickle.
-
-Nothing that a file says is imported or called. Numbers, words and containers are
-written with their types. Named tuples, dataclasses and enumerations are written by
-their fields, and read as the classes of the problem's own state. States of adapters are
-written by their oracle (``WritingOracle``) and read by its ``parse``. Everything else
-is ``Unspelled``: a root before anything is sampled; a search that meets such a state
-later goes on and is not saved any more.
+States are plain JSON, exact to the bit and without pickle (``Spelling``): nothing that a
+file says is imported or called. Numbers, words and containers are written with their
+types. Named tuples, dataclasses and enumerations are written by their fields, and read
+as the classes of the problem's own state. States of adapters are written by their oracle
+(``WritingOracle``) and read by its ``parse``. Everything else is ``Unspelled``: a root
+before anything is sampled; a search that meets such a state later goes on and is not
+saved any more.
 
   as they are   None, bool, int of 64 bits, float, str, list
   tagged        {"t": [...]}: tuple       {"b": text}: bytes      {"i": text}: int
@@ -23,6 +22,8 @@ later goes on and is not saved any more.
                 {"a": [type, shape, order, fixed, text]}: NumPy array
                 {"n": [name, ...]}: named tuple, dataclass        {"e": [name, member]}
                 {"p": ...}: data for ``parse`` of the oracle
+
+This file decides what is refused. It leaves out the layout of a snapshot (``snapshot``).
 """
 
 from __future__ import annotations
@@ -148,15 +149,17 @@ def _check_bounds(memory: Memory, nodes: Any, pairs: Any) -> None:
 
 def _check_shares(search: Certified, pairs: Any) -> None:
     """Refuse pairs that have not all their own share of delta."""
-    k, total = search._drawn_pairs, pairs["total"]
+    k, total = search.shares.num_pairs, pairs["total"]
     # with a horizon a pair may be sampled anew once (``layers``)
     max_pairs = len(pairs) if search.problem.horizon is None else 2 * len(pairs)
-    require(search.exact or k <= max_pairs, "more pairs have samples than there are")
+    require(
+        search.shares.exact or k <= max_pairs, "more pairs have samples than there are"
+    )
     require(bool(np.all(total >= 0.0) and np.all(total < MOST)), "a count is none")
     require(bool(np.all(total == np.floor(total))), "a count is no whole number")
     are_rows = _are_rows(search, pairs)
     require(bool(np.all(total[are_rows] <= 1.0)), "a row was read twice")
-    if search.exact:
+    if search.shares.exact:
         require(not pairs["cost"].any(), "a share of delta was not given")
         return
     require(search.delta > 0.0, "samples have no delta")
@@ -238,7 +241,7 @@ def check_position(search: Certified, position: QueryProgress) -> None:
     """Refuse a query that cannot be under way."""
     is_known = is_count(position.root) and 0 < position.root < search.memory.num_nodes
     require(is_known, "the requested state is none")
-    region = search._region
+    region = search.region
     require(
         region.count > 0 and region.order[0] == position.root,
         "it lists another state first",
@@ -277,7 +280,7 @@ def check_jobs(search: Certified, pairs: Ints, counts: Ints) -> None:
     are_rows = _are_rows(search, search.memory.graph.pairs[pairs])
     max_count = np.where(are_rows, 2, MOST)
     require(bool(np.all((counts >= 1) & (counts < max_count))), "a job has no samples")
-    if not search.exact:
+    if not search.shares.exact:
         cost = search.memory.graph.pairs["cost"][pairs]
         require(bool((cost > 0.0)[~are_rows].all()), "a job has no share of delta")
 
@@ -300,27 +303,28 @@ def batch_of(
     return batch
 
 
-def check_samples(search: Certified, raws: Ints, rewards: Floats) -> None:
+def check_samples(
+    memory: Memory, raws: Ints, rewards: Floats, gives_nodes: bool
+) -> None:
     """Refuse samples that no step can have returned."""
-    low, high = search.problem.facts.reward_range
+    low, high = memory.problem.facts.reward_range
     require(
         bool(np.all((low <= rewards) & (rewards <= high))), "a reward is out of range"
     )
-    if search._sampler.gives_nodes:
-        is_inside = (raws >= 0) & (raws < search.memory.num_nodes)
+    if gives_nodes:
+        is_inside = (raws >= 0) & (raws < memory.num_nodes)
         require(bool(is_inside.all()), "a sample leads nowhere")
-    elif search.problem.tables is not None:
-        num_states = len(search.problem.tables.terminal)
+    elif memory.problem.tables is not None:
+        num_states = len(memory.problem.tables.terminal)
         is_inside = (raws == END_RAW) | ((raws >= 0) & (raws < num_states))
         require(bool(is_inside.all()), "a sample leads nowhere")
 
 
-def check_calls(search: Certified) -> None:
-    """Refuse a number of calls below that of the samples."""
-    memory, batch = search.memory, search._intake.batch
+def check_calls(memory: Memory, num_waiting: int) -> None:
+    """Refuse a number of calls below that of the samples, entered or waiting."""
     num_samples = float(memory.graph.pairs["total"][: memory.num_pairs].sum())
-    num_samples += 0 if batch is None else batch.drawn - batch.entered
-    require(num_samples <= search.num_calls, "it has more samples than calls")
+    num_samples += num_waiting
+    require(num_samples <= memory.num_calls, "it has more samples than calls")
 
 
 PLAIN_KINDS = "biufcSUmM"  # of NumPy's types: those with their value in their bytes

@@ -6,26 +6,21 @@ one promise about all states, not one per state. A state that was only met on th
 has the bounds that its samples allow, at worst those of the rewards.
 
 This file decides how they are read. Reading changes nothing in the memory, and a table
-keeps its own data when queries go on.
-
-The displays of a memory of certified search: as text, as a table, as a picture.
-
-This file leaves out the table (``certified.state_table``), the record of intervals
-(``certified.query_progress``) and the drawing (``smoothcruiser.plots``).
+keeps its own data when queries go on. It leaves out how bounds come about (``sweeps``)
+and how a table is drawn (``smoothcruiser.plots``).
 """
 
 from __future__ import annotations
 
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.query_limits import LARGEST, Target, make_limits
-from smoothcruiser.certified.query_progress import History, QueryProgress
+from smoothcruiser.certified.query_progress import QueryProgress
 from smoothcruiser.certified.search_answer import (
     describe,
     guess_at,
@@ -40,14 +35,12 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, Interval, best_action, bring_inside
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
-from smoothcruiser.records.data import Data, Framed, draw_object, json_text
+from smoothcruiser.records.data import Data, Framed, json_text
 from smoothcruiser.records.data import json_data as read_json
 from smoothcruiser.records.fields import index_flaw, length_flaw
 from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from smoothcruiser.certified.search import Certified
 
 
@@ -296,12 +289,12 @@ def table_of(search: Certified) -> Table:
     memory = search.memory
     return Table(
         problem=search.problem,
-        confidence=1.0 if search.exact else 1.0 - search.delta,
-        num_calls=search.num_calls,
+        confidence=1.0 if search.shares.exact else 1.0 - search.delta,
+        num_calls=search.memory.num_calls,
         _states=list(memory.states),
-        _numbers={key: node for key, node in _nodes(memory) if node != END},
+        _numbers={key: node for key, node in memory.list_nodes() if node != END},
         _seen=make_table_rows(
-            memory, search._region if search._prepared else None, search.num_calls
+            memory, search.region if search.loop else None, search.memory.num_calls
         ),
     )
 
@@ -314,20 +307,20 @@ def review_estimate(
     Until ``deadline`` they are swept first. The estimate is returned as it is where
     they have not moved, or the state is unknown. No query goes on after that.
     """
-    if search.fault is not None or not search._prepared:
+    if search.fault is not None or search.loop is None:
         return estimate
     memory = search.memory
-    node = node_of(memory, estimate.state)
+    node = memory.find_node(estimate.state)
     if node is None or node == END:
         return estimate
-    position = search._at
+    position = search.position
     target: Target = "q_values" if position is None else position.target
     now = time.perf_counter()
     if now < deadline:
         limits = make_limits(None, 1, min(deadline - now, LARGEST), None, target, now)
-        search._region.start(node)
-        search._sweeps.settle(QueryProgress(node, 0, None, target), limits)
-    elif not search._region.show_whole(node):
+        search.region.start(node)
+        search.loop.sweeps.settle(QueryProgress(node, 0, None, target), limits)
+    elif not search.region.show_whole(node):
         return estimate
     if memory.interval(node) == estimate.interval:
         return estimate
@@ -357,7 +350,7 @@ def _known_at(
     (``Region.show_whole``). Where the last query's promise is kept here too, the
     values keep it.
     """
-    position = search._at
+    position = search.position
     target: Target = "q_values" if position is None else position.target
     half_width = memory.half_width(node, target)
     if position is not None:
@@ -373,11 +366,11 @@ def _known_at(
         node,
         state,
         guess=guess,
-        confidence=1.0 if search.exact else 1.0 - search.delta,
-        bound="interval iteration" if search.exact else search.bound.word,
+        confidence=1.0 if search.shares.exact else 1.0 - search.delta,
+        bound="interval iteration" if search.shares.exact else search.bound.word,
         assumptions=search.assumed,
         epsilon=half_width,
-        delta=0.0 if search.exact else search.delta,
+        delta=0.0 if search.shares.exact else search.delta,
         num_calls=calls_and_seconds[0],
         seconds=calls_and_seconds[1],
         compile_seconds=calls_and_seconds[2],
@@ -394,19 +387,19 @@ def queried_estimates(search: Certified) -> list[Estimate]:
     """
     if search.fault is not None:
         return []
-    position, memory = search._at, search.memory
+    position, memory = search.position, search.memory
     queried_nodes = dict(search.asked)
     if position is not None:
         queried_nodes.setdefault(position.root, (0, None))
-    region = search._region if queried_nodes and search._prepared else None
+    region = search.region if queried_nodes and search.loop else None
     guess_of: Callable[[int], Guess] | None = None
     if isinstance(region, LayeredRegion):
         region = region.copy_layers()  # reading changes nothing
         memory = region.memory
-        region.counted.settle(search.num_calls)
+        region.counted.settle(search.memory.num_calls)
         guess_of = region.counted.at
     elif region is not None:
-        guess_of = region.counted.guess_all(search.num_calls).__getitem__
+        guess_of = region.counted.guess_all(search.memory.num_calls).__getitem__
     estimates = []
     for node, (num_calls, usual_error) in queried_nodes.items():
         if region is not None:
@@ -422,66 +415,5 @@ def queried_estimates(search: Certified) -> list[Estimate]:
 
 def has_room(search: Certified, state: Any) -> bool:
     """Whether a query about ``state`` has a place in the memory."""
-    memory = search.memory
-    return node_of(memory, state) is not None or not memory.is_crowded(1)
-
-
-def node_of(memory: Memory, state: Any) -> int | None:
-    """The node of a state; None if it was never seen."""
-    key = memory.problem.key_of(state)
-    seen_state = memory.others.get(key)
-    return memory.nodes.get(key) if seen_state is None else seen_state.node
-
-
-def _nodes(memory: Memory) -> list[tuple[Any, int]]:
-    """The key and the node of every state that a memory recognizes."""
-    plain_values = memory.nodes.items()
-    return [
-        *plain_values,
-        *((key, seen_state.node) for key, seen_state in memory.others.items()),
-    ]
-
-
-class MemoryDisplays(Framed):
-    """The displays of a memory; ``Certified`` is one."""
-
-    frame_columns = Table.frame_columns
-    problem: Problem
-    delta: float
-    memory: Memory
-    num_calls: int
-    history: History  # how intervals narrowed; not kept in a store
-
-    def __repr__(self) -> str:
-        shown_fields = {"problem": self.problem.name, "delta": self.delta}
-        return brief("Certified", **shown_fields, calls=self.num_calls)
-
-    @abstractmethod
-    def _check_whole(self) -> None:
-        """Refuse to continue a memory that an error has left unfinished."""
-
-    def table(self) -> Table:
-        """All states seen so far, with bounds that hold together (``table``)."""
-        self._check_whole()
-        return table_of(cast("Certified", self))
-
-    def records(self) -> list[dict[str, Any]]:
-        """One row per state seen, with its bounds (``table``)."""
-        return self.table().records()
-
-    def plot(self, ax: Axes | None = None, state: Any = None) -> Axes:
-        """Draw how the interval of a state narrowed with the calls; return the Axes.
-
-        It needs matplotlib (extra ``report``). A store does not keep this history.
-
-        Args:
-            ax: where to draw; by default a figure of its own.
-            state: one that was queried; by default the last one.
-        """
-        return draw_object("certified", self, ax, state=state)
-
-    def _remember(self, position: QueryProgress) -> None:
-        """Add the interval of the query under way to the history."""
-        self.history.add(
-            position.root, self.num_calls, self.memory.interval(position.root)
-        )
+    is_seen = search.memory.find_node(state) is not None
+    return is_seen or not search.memory.is_crowded(1)

@@ -46,26 +46,33 @@ SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed
 class Steering:
     """Chooses the jobs of one memory, and counts the calls that it steered."""
 
+    # whether every pair is sampled equally often, for comparisons in benchmarks
+    uniform = False
+
     def __init__(self, problem: Problem, region: Region, *, exact: bool) -> None:
         self.problem, self.region, self.memory = problem, region, region.memory
         self.exact = exact
         self.first_batch = 1 if exact else FIRST_BATCH
-        # steered calls of the current query
-        self.num_steered = 0
-
-    def start(self) -> None:
-        """Begin a query."""
-        self.num_steered = 0
+        self.num_steered = 0  # calls of the current query
+        self.num_checked = 0  # pairs of a deterministic problem, sampled twice
 
     def begin_sampling(self) -> None:
         """Go on with samples beside rows of a known model."""
         self.exact, self.first_batch = False, FIRST_BATCH
 
     def next_calls(self, root: int, limits: QueryLimits, drawn_pairs: int) -> int:
-        """Return the number of calls of the next round."""
+        """Return the number of calls of the next round, a share of those so far."""
         if self.exact:
             return max(LEAST_NEW, int(GROWTH * drawn_pairs))
-        growth = self._growth(root, limits)
+        node = self.memory.graph.nodes[root]
+        goal = limits.goal_at(self.memory.interval(root))
+        half_width = self.memory.half_width(root, limits.target)
+        if half_width > UNTOLD * 0.5 * float(node["q_high"] - node["q_low"]):
+            growth = 1.0
+        elif not goal:
+            growth = GROWTH
+        else:
+            growth = min(GROWTH, max(LEAST_GROWTH, half_width / goal - 1.0))
         return max(LEAST_CALLS, int(growth * self.region.num_samples))
 
     def num_steerable(self, limits: QueryLimits, calls: int) -> int:
@@ -166,6 +173,20 @@ class Steering:
         )
         return pairs[:num_fitting], np.minimum(counts[:num_fitting], calls_left)
 
+    def add_checks(self, counts: Ints, drawn_pairs: int, calls_left: int) -> Ints:
+        """Return the samples of new pairs where one is exact, some of them checked.
+
+        A checked pair is sampled twice; none is where ``calls_left`` calls do not
+        suffice for it.
+        """
+        k = drawn_pairs + 1 + np.arange(len(counts))
+        sampled_twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
+        checked_counts: Ints = counts + sampled_twice
+        if checked_counts.sum() > calls_left:
+            return counts
+        self.num_checked += int(sampled_twice.sum())
+        return checked_counts
+
     def uniform_jobs(self, calls_left: int) -> Jobs:
         """Return jobs that give every pair seen the same number of samples.
 
@@ -189,19 +210,6 @@ class Steering:
         g.nodes["mass"][1 : self.memory.num_nodes] = 1.0
         return pairs, np.full(len(pairs), min(pair_count, calls_left), dtype=np.int64)
 
-    def _growth(self, root: int, limits: QueryLimits) -> float:
-        """Return the calls of the next round, as a share of those so far."""
-        node = self.memory.graph.nodes[root]
-        goal = limits.goal_at(self.memory.interval(root))
-        half_width = self.memory.half_width(root, limits.target)
-        if half_width > UNTOLD * 0.5 * float(node["q_high"] - node["q_low"]):
-            return 1.0
-        return (
-            GROWTH
-            if not goal
-            else min(GROWTH, max(LEAST_GROWTH, half_width / goal - 1.0))
-        )
-
     def _source(self, root: int, limits: QueryLimits) -> Floats:
         """Return the weights with which the requested state's actions matter.
 
@@ -223,19 +231,3 @@ class Steering:
         is_wide = (widths > goal).astype(np.float64)
         action_shares: Floats = is_wide / max(1.0, is_wide.sum())
         return action_shares
-
-
-def with_checks(counts: Ints, drawn_pairs: int, calls_left: int) -> tuple[Ints, int]:
-    """Return the samples of new pairs where one is exact, some of them checked.
-
-    The second number says how many pairs are sampled twice: none where ``calls_left``
-    calls do not suffice for it.
-    """
-    k = drawn_pairs + 1 + np.arange(len(counts))
-    sampled_twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
-    checked_counts: Ints = counts + sampled_twice
-    return (
-        (counts, 0)
-        if checked_counts.sum() > calls_left
-        else (checked_counts, int(sampled_twice.sum()))
-    )

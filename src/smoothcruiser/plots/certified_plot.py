@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.certified.query_progress import Point
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.state_table import node_of, queried_estimates
+from smoothcruiser.certified.state_table import queried_estimates
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.plots.style import (
     BLUE,
@@ -77,7 +77,7 @@ def _estimate(ax: Axes, search: Certified, node: int, calls: int) -> None:
     """Mark the estimate of V and its usual error at the last calls."""
     answers = queried_estimates(search)
     answer = next(
-        (x for x in answers if node_of(search.memory, x.state) == node), None
+        (x for x in answers if search.memory.find_node(x.state) == node), None
     )
     if answer is None:
         return
@@ -108,7 +108,7 @@ def _points(search: Certified, state: Any) -> tuple[int, tuple[Point, ...]]:
         node = next(reversed(point_lists))
         return node, search.history.of(node)
     start_state = search.problem.start(state)
-    state_node = node_of(search.memory, start_state)
+    state_node = search.memory.find_node(start_state)
     if state_node is None or state_node not in point_lists:
         raise InvalidInput(
             f"The history of state {start_state!r:.60} is not known; ask a query about "

@@ -298,7 +298,7 @@ class Guard:
         self.blind = False
         self.tried = 0
         self.left = 0  # calls until the next inspection
-        self._word = 1
+        self.word = 1
 
     def due(self, calls: int = 1) -> bool:
         """Whether to inspect the next ``calls`` calls, all from one state."""
@@ -307,12 +307,12 @@ class Guard:
 
     def copy_state(self, state: Any) -> Any:
         """A copy to compare the state with afterwards; None if that is impossible."""
-        self._word = (
-            self._word * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407
+        self.word = (
+            self.word * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407
         ) % 2**64
         self.tried += 1
         largest_gap = 1 if self.tried < 32 else 64 if self.tried < 1000 else 2048
-        self.left = (self._word >> 33) % largest_gap
+        self.left = (self.word >> 33) % largest_gap
         state_copy = copy_state(state)
         self.blind = self.blind or (
             state_copy is None and not is_fixed(state) and not is_opaque(state)

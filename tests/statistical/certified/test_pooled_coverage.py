@@ -114,8 +114,8 @@ def misses(runs: int, delta: float, scale: float) -> tuple[int, int]:
         except OracleError:  # bounds that exclude each other
             missed += 1
             continue
-        assert isinstance(memory._region, PooledRegion)
-        helped += memory._region.num_helped > 0
+        assert isinstance(memory.region, PooledRegion)
+        helped += memory.region.num_helped > 0
         low, high = estimate.interval
         wrong = not low - slack <= exact.values[0] <= high + slack
         for action, (low, high) in enumerate(memory.table()[0].q_intervals):

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 import smoothcruiser as sc
-from smoothcruiser.certified import sampling_rounds as taking
+from smoothcruiser.certified import search_loop
 from smoothcruiser.certified.search import Certified
 
 pytestmark = pytest.mark.compiles
@@ -40,7 +40,7 @@ def spiteful(step, discount):
 
 
 def test_a_search_that_is_stopped_by_its_best_samples_holds(monkeypatch):
-    monkeypatch.setattr(taking, "SLICE_SECONDS", 0.0)  # one sample in each slice
+    monkeypatch.setattr(search_loop, "SLICE_SECONDS", 0.0)  # one sample in each slice
     missed = 0
     for seed in range(RUNS):
         step = Spiteful()

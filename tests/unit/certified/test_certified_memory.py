@@ -21,6 +21,7 @@ from smoothcruiser.certified.sweeps.memory_kernel import (
     MANY_OUTCOMES,
     rounded_reward,
 )
+from smoothcruiser.certified.sweeps.ranges import box
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.random.streams import from_words
 from smoothcruiser.operators import Entropy
@@ -202,8 +203,9 @@ def test_boxes_depend_on_the_steps_left():
     """A state is one node, whatever is left; with one step left only its reward counts."""
     memory, _ = a_memory(horizon=3)
     assert memory.node_of("s") == memory.node_of("s") != END
-    assert memory.box(1, 1)[2:] == (0.0, 1.0)
-    assert memory.box(1, 3)[3] - memory.box(1, 3)[2] == pytest.approx(1.75)
+    facts = memory.problem.facts
+    assert box(facts, 1, 1)[2:] == (0.0, 1.0)
+    assert box(facts, 1, 3)[3] - box(facts, 1, 3)[2] == pytest.approx(1.75)
 
 
 def test_states_without_a_hash_are_refused():

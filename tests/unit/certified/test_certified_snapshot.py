@@ -12,8 +12,7 @@ import pytest
 from stored_worlds import bits, tuples, worlds
 
 import smoothcruiser as sc
-from smoothcruiser.certified import sampling_rounds as keeping
-from smoothcruiser.certified import search
+from smoothcruiser.certified import sample_batches, search_loop, store_io
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshot import MAGIC, read_header, restore, to_bytes
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
@@ -25,16 +24,16 @@ WORLDS = worlds()
 @pytest.fixture
 def slices(monkeypatch):
     """Every slice is saved; the number of samples in one is given."""
-    monkeypatch.setattr(keeping, "LEAST_SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "RARELY", 0)
+    monkeypatch.setattr(store_io, "LEAST_SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(store_io, "RARELY", 0)
 
     def of(size: int) -> None:
-        class Steady(keeping.SlicePace):
+        class Steady(sample_batches.SlicePace):
             def samples_within(self, seconds: float, more: float = 0.0) -> int:
                 """Ignore the clock."""
                 return size
 
-        monkeypatch.setattr(search, "SlicePace", Steady)
+        monkeypatch.setattr(search_loop, "SlicePace", Steady)
 
     return of
 
@@ -229,7 +228,7 @@ EDITS = {
     "a value of the end": put("nodes", "upper", 0, 1.0),
     "a mass without limit": put("nodes", "mass", 1, np.inf),
     "pairs of another state": put("nodes", "first", 1, 5),
-    "a list with another state": lambda m: m._region.order.__setitem__(0, 2),
+    "a list with another state": lambda m: m.region.order.__setitem__(0, 2),
     "a state that is none": lambda m: numbers_of(m).__setitem__(1, -1),
     "a state out of the tables": lambda m: numbers_of(m).__setitem__(1, 10**12),
     "one state twice": lambda m: numbers_of(m).__setitem__(1, numbers_of(m)[0]),
@@ -246,7 +245,7 @@ def test_a_stream_of_zeros_is_refused():
     problem, asked = WORLDS["compiled"]
     memory = Certified(problem, delta=0.1, seed=5)
     memory.query(**asked)
-    memory._sampler.words[0] = 0
+    memory.loop.sampler.words[0] = 0
     with pytest.raises(InvalidInput, match="a stream is none"):
         taken_up("compiled", to_bytes(memory))
 

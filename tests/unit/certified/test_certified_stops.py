@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified import sampling_rounds as taking
+from smoothcruiser.certified import search_loop
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.sample_batches import Batch
 from smoothcruiser.certified.sampling.parallel import ParallelSampler, draw_part
@@ -79,7 +79,7 @@ def test_what_is_entered_is_the_beginning_of_every_stream(monkeypatch):
     """The sample that was broken off comes back: a dropped one would be missing for
     what it is. Every pair has as many ones as its own stream shows.
     """
-    monkeypatch.setattr(taking, "SLICE_SECONDS", 0.0)  # one sample in each slice
+    monkeypatch.setattr(search_loop, "SLICE_SECONDS", 0.0)  # one sample in each slice
     memory = Certified(coin(Stops(*range(60, 2_000, 7))), delta=0.05, seed=4)
     stops = 0
     while stops < 100:
@@ -119,14 +119,14 @@ def test_a_signal_in_the_middle_of_something_waits(place, monkeypatch):
 
 def test_a_signal_while_machine_code_samples_ends_the_slice(monkeypatch):
     problem = sc.make("chain:n=5", discount=0.9, temperature=0.1)
-    real = taking.SamplingRounds.said_stop
+    real = search_loop.SearchLoop.report_to_callback
 
     def pressed(self, at, limits, *least, **options):
-        if self.search.num_calls > 5_000:
+        if self.memory.num_calls > 5_000:
             signal.raise_signal(signal.SIGINT)
         return real(self, at, limits, *least, **options)
 
-    monkeypatch.setattr(taking.SamplingRounds, "said_stop", pressed)
+    monkeypatch.setattr(search_loop.SearchLoop, "report_to_callback", pressed)
     stopped = sc.plan(problem, method="certified", epsilon=1e-5, delta=0.1)
     assert "Stopped by hand" in stopped.notes[0]
     assert holds(stopped, sc.plan(problem, method="exact").value)
@@ -177,7 +177,7 @@ def test_a_state_that_a_broken_step_leaves_changed_is_not_used_again():
 
 def test_a_callback_stops_within_a_round(monkeypatch):
     """It is asked between two slices too: a round of a slow simulator takes long."""
-    monkeypatch.setattr(taking, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(search_loop, "REPORT_SECONDS", 0.0)
     told = []
 
     def enough(report):
@@ -273,5 +273,5 @@ def test_rounds_left_in_the_middle_give_no_pair_two_shares(horizon: int | None):
     for _ in range(12):
         memory.query(0, epsilon=1e-3, budget=2000)
         given = int((memory.memory.graph.pairs["cost"] > 0.0).sum())
-        assert horizon is not None or memory._drawn_pairs == given
+        assert horizon is not None or memory.shares.num_pairs == given
         restore(Certified(problem, delta=0.1, seed=1), to_bytes(memory))

@@ -76,7 +76,7 @@ def test_a_search_remembers_how_its_interval_narrowed() -> None:
 @pytest.mark.compiles
 def test_it_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = memory().query(0, epsilon=0.2)
-    monkeypatch.setattr(Certified, "_remember", lambda self, at: None)
+    monkeypatch.setattr(History, "add", lambda self, *point: None)
     bare = memory().query(0, epsilon=0.2)
     assert (kept.interval, kept.q_values, kept.num_calls) == (
         *(bare.interval, bare.q_values, bare.num_calls),

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import smoothcruiser as sc
-from smoothcruiser.certified import sampling_rounds as keeping
+from smoothcruiser.certified import sample_batches, store_io
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.cli.app import app
 from smoothcruiser.errors import InvalidInput
@@ -104,7 +104,7 @@ def test_a_larger_budget_goes_on_from_all_samples(tmp_path):
 
 def test_a_smaller_budget_than_before_is_kept(tmp_path, monkeypatch):
     """A round that was under way is not finished beyond the new budget."""
-    monkeypatch.setattr(keeping, "MOST_GROWTH", 1)
+    monkeypatch.setattr(sample_batches, "MOST_GROWTH", 1)
     store = tmp_path / "store.db"
     part = sc.plan(plain(), **ASKED | {"epsilon": 0.01}, seconds=0.05, store=store)
     found = sc.resume(1, store, plain(), budget=part.num_calls + 2)
@@ -113,8 +113,8 @@ def test_a_smaller_budget_than_before_is_kept(tmp_path, monkeypatch):
 
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path, monkeypatch):
     """The answer names the run, and what was saved ends with the same bits."""
-    monkeypatch.setattr(keeping, "LEAST_SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "RARELY", 0)
+    monkeypatch.setattr(store_io, "LEAST_SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(store_io, "RARELY", 0)
     store = tmp_path / "store.db"
 
     def pressed(report):

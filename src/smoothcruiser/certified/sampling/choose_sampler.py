@@ -1,4 +1,8 @@
-"""Which sampler a problem has."""
+"""The sampler that fits a problem: rows, machine code, workers, or plain Python.
+
+Rows of a known model are read (``model_rows``); the others are sampled. All samplers of
+one problem return the same bits, so that this file decides speed alone.
+"""
 
 from __future__ import annotations
 

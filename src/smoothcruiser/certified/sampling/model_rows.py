@@ -12,7 +12,7 @@ Nodes are numbered in the order in which rows name their states, whatever the bl
 in which rows are read, so that the clock changes no bit. New states of a block are
 added together, because NumPy is slow one by one: where all of them are plain values
 and there is room for certain. Otherwise states are added one by one, and a row that
-has no room is left out as a whole (``room.Full``).
+has no room is left out as a whole (``MemoryFull``).
 
 This file decides which outcomes of a row are kept: those with the same next state and
 reward are one. It leaves out the checks of a row (``problem.model.known_outcomes``).

@@ -1,26 +1,19 @@
-"""States that are whole numbers: a list and a dictionary without Python objects.
+"""States that are whole numbers, and the compiled loop that samples them.
 
 A table's states, and those of a compiled step over whole numbers, are numbers of 64
 bits. ``NumberStates`` takes the place of the list of states and ``NumberNodes`` that of
-the dictionary from states to nodes: 8 bytes per state, and 4 bytes per slot of a hash
-table that is at most three quarters full.
+the dictionary from states to nodes, without Python objects: 8 bytes per state, and 4
+bytes per slot of a hash table that is at most three quarters full.
 
-The loop that samples a compiled step over whole numbers.
+Tables have one sampling loop, with the tables as its data. For a user's step there are
+two, which return the same bits: one for all users, from the disk, which calls the step
+by address, and one with the step in it, which replaces it in a search of many calls
+(``engines.compiled.tiers``). On several threads, jobs are split into contiguous parts of
+about the same number of samples, each with its streams and buffers, so that the bits are
+those of one thread.
 
-Tables have one loop, with the tables as its data. For a user's step there are two,
-which return the same bits: one for all users, from the disk, which calls the step by
-address, and one with the step in it, which replaces it in a search of many calls
-(``engines.compiled.tiers``).
-
-A slice of samples in machine code, on several threads.
-
-Jobs are split into contiguous parts of about the same number of samples, each with
-its streams and buffers, so that the bits are those of one thread.
-
-Where a stream is after a number of samples that take one number each.
-
-So the stream of a table's pair needs no memory: it is found from its first words and
-the samples that the pair has (``jumps_kernel``).
+The stream of a table's pair needs no memory: samples take one number each, so where it
+is follows from its first words and the samples that the pair has (``states_kernel``).
 """
 
 from __future__ import annotations

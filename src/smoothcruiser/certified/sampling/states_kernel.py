@@ -1,30 +1,24 @@
-"""The compiled loop that samples states of several fields, and finds their nodes.
+"""Compiled loops that sample batches of states and find their nodes.
 
-A state is a row of 64-bit words (``jit.state_words``). Rows that were met lie one after
-the other in ``keys``, each in the place where it was met first, and a hash table finds
-them: open addressing, ``slots`` of rows, -1 where one is free. Row 0 stands for the end
-of an episode and is in no slot.
+A state of several fields is a row of 64-bit words (``jit.state_words``). Rows that were
+met lie one after the other in ``keys``, each in the place where it was met first, and a
+hash table finds them: open addressing, ``slots`` of rows, -1 where one is free. Row 0
+stands for the end of an episode and is in no slot.
 
-It has a file of its own because the functions it calls import Numba.
-
-From whole numbers to nodes without a Python object per state, compiled.
-
-A hash table of 4 bytes per slot: a slot holds the node of its number, or, below 0, the
+A state that is a whole number has its node without a Python object, by a hash table of
+4 bytes per slot: a slot holds the node of its number, or, below 0, the
 place of a number that has no node of its own (a terminal state, or one that ``key=``
 merges with another).
 
-The compiled loop that samples batches.
-
-It has a file of its own because the functions it calls import Numba.
-
-Streams some numbers further on, without taking the numbers one by one, compiled.
-
-The next state of xoshiro256++ is a linear function of the 256 bits of its state over
-the field of two elements. So is the state 2**j numbers later: a matrix T_j, with T_0 the
-step itself and T_(j+1) = T_j T_j. A stream that is n numbers further on has the state
-that the T_j of the bits j of n make of it, one after the other.
+A stream moves some numbers further on without taking the numbers one by one
+(``advance``). The next state of xoshiro256++ is a linear function of the 256 bits of
+its state over the field of two elements. So is the state 2**j numbers later: a matrix
+T_j, with T_0 the step itself and T_(j+1) = T_j T_j. A stream that is n numbers further
+on has the state that the T_j of the bits j of n make of it, one after the other.
 
 A matrix is kept as the images of the 256 unit states, four words each.
+
+These loops have a file of their own because the functions they call import Numba.
 """
 
 from __future__ import annotations

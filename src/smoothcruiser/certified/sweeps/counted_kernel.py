@@ -1,4 +1,4 @@
-"""The counted model's values over the seen graph, compiled.
+"""The counted model's values over the seen graph and their usual error, compiled.
 
 The counted model takes the frequencies of a pair's outcomes for their probabilities and
 its mean reward for its reward; a known row is exact. Its values solve
@@ -22,11 +22,8 @@ around in a circle: after ``MOST_FAILURES`` passes that changed more than the on
 there are no more of them. At discount 1 nothing is shifted: above the least fixed point
 values could rest on a loop that pays nothing.
 
-Nothing here is a bound.
-
-How much choosing among noisy action values adds to a node's value, compiled.
-
-F is convex, so F of means overestimates: E F(q^) >= F(q), by much where many actions are
+Excess: how much choosing among noisy action values adds to a node's value. F is convex,
+so F of means overestimates: E F(q^) >= F(q), by much where many actions are
 nearly as good as the best one (the winner's curse). No deviation of the chosen action
 says so. With n(a) the usual error of q^(a), two approximations; the smaller one counts.
 
@@ -37,24 +34,21 @@ says so. With n(a) the usual error of q^(a), two approximations; the smaller one
 - For a smooth operator: half the second differences of F, each action moved by n(a) to
   both sides, which is half the trace of Hessian times covariance where n is small.
 
-Nothing here is a bound.
-
-How much each pair's samples move the counted model's value, compiled.
-
-The usual standard error of v(root) is that of the delta method: with m(s) the discounted
-visits of s under the model's own policy pi = grad F(q),
+Influence: how much each pair's samples move the value. The usual standard error of
+v(root) is that of the delta method: with m(s) the discounted visits of s under the
+model's own policy pi = grad F(q),
 
     variance = sum over pairs of (m(s) pi(a | s) sigma(s, a))**2 / n(s, a),
 
 sigma the deviation of r + gamma v(z) within the pair's samples. With a horizon one pair
 serves many layers; their deviations are added before they are squared, as if they were
 wholly correlated, which is on the safe side. The excess of choosing the best of noisy
-action values at a node (``counted_kernel``) is no deviation and cancels over no nodes:
+action values at a node is no deviation and cancels over no nodes:
 the sum of m(s) times it, for both players alike, is ``excess``.
 
-It is no bound: it leaves out outcomes that were never sampled. So visits of nodes that
-have an action without samples are counted apart (``lost``): such an action is only
-guessed to be no better than the others.
+Nothing here is a bound: the error leaves out outcomes that were never sampled. So
+visits of nodes that have an action without samples are counted apart (``lost``): such
+an action is only guessed to be no better than the others.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class CountedNodes:
             empty_graph(self.region.bound.fields),
             np.zeros(0, dtype=np.int64),
         )
-        guesses, rules = self._guesses(np.zeros(1)), self.region.rules
+        guesses, rules = self.view_guesses(np.zeros(1)), self.region.rules
         self.loops.solve(g, no_nodes, 0, 0, 0.0, guesses, rules)
         self.loops.means(g, 0, guesses, rules)
         end_node = np.zeros(1, dtype=np.int64)
@@ -86,8 +86,11 @@ class CountedNodes:
         root_node = memory.graph.nodes[self.listed_nodes[0]]
         still_width = 0.5 * STILL * float(root_node["upper"] - root_node["lower"])
         still_width = max(still_width, LEAST_STILL * region.rules.bound.scale)
-        guesses = self._guesses(self.values)
-        self.passes = self._most_passes(num_calls)
+        guesses = self.view_guesses(self.values)
+        allowed_work = (MOST_WORK + CALL_WORK * num_calls) / self.loops.price
+        self.passes = FEWEST_PASSES + int(
+            allowed_work / (memory.num_entries + 4 * memory.num_pairs)
+        )
         solve, solve_arguments = (
             self.loops.solve,
             (memory.graph, self.listed_nodes, len(self.listed_nodes)),
@@ -110,7 +113,7 @@ class CountedNodes:
         if node >= len(self.values):
             return UNKNOWN
         rules, g = self.region.rules, self.memory.graph
-        num_sampled = self.loops.means(g, node, self._guesses(self.values), rules)
+        num_sampled = self.loops.means(g, node, self.view_guesses(self.values), rules)
         if num_sampled == 0:
             has_samples = self.memory.num_entries > 0
             is_known = has_samples and not math.isnan(self.values[node])
@@ -134,7 +137,7 @@ class CountedNodes:
             np.zeros(memory.num_pairs),
             np.zeros(num_nodes, np.int64),
         )
-        guesses, rules = model_copy._guesses(model_copy.values), self.region.rules
+        guesses, rules = model_copy.view_guesses(model_copy.values), self.region.rules
         self.loops.show(memory.graph, num_nodes, guesses, q_values, num_sampled, rules)
         nodes, q_list = memory.graph.nodes[:num_nodes], q_values.tolist()
         pair_ends = nodes["first"] + nodes["size"] * (num_sampled > 0)
@@ -159,7 +162,8 @@ class CountedNodes:
         require(values_fit and not np.isinf(values).any(), "an estimate is none")
         self.values = values
 
-    def _guesses(self, values: Floats) -> Guesses:
+    def view_guesses(self, values: Floats) -> Guesses:
+        """The values in the form that compiled loops read."""
         has_claims = self.region.problem.value_gap is not None
         solved_values = values[1:][~np.isnan(values[1:])]
         frontier_start = solved_values.mean() if len(solved_values) else 0.0
@@ -175,13 +179,6 @@ class CountedNodes:
         is_sampled[pairs["node"][pairs["total"] > 0.0]] = True
         return is_sampled[self.listed_nodes]
 
-    def _most_passes(self, num_calls: int) -> int:
-        memory = self.memory
-        allowed_work = (MOST_WORK + CALL_WORK * num_calls) / self.loops.price
-        return FEWEST_PASSES + int(
-            allowed_work / (memory.num_entries + 4 * memory.num_pairs)
-        )
-
     def _error(self) -> float | None:
         """The usual standard error of the first listed node's value."""
         memory = self.memory
@@ -193,7 +190,7 @@ class CountedNodes:
             len(self.listed_nodes),
             self.passes,
         )
-        guesses = self._guesses(self.values)
+        guesses = self.view_guesses(self.values)
         self.loops.spread(*spread_arguments, guesses, influence, self.region.rules)
         pairs = memory.graph.pairs[: memory.num_pairs]
         error = usual_error(influence, pairs)

@@ -34,6 +34,7 @@ from smoothcruiser.certified.sweeps.layers_kernel import (
     V_LOW,
     Steps,
 )
+from smoothcruiser.certified.sweeps.ranges import box
 from smoothcruiser.certified.sweeps.region import Region
 from smoothcruiser.problem.bounds import bad_bounds
 from smoothcruiser.problem.model.tabular import Floats, Ints
@@ -64,7 +65,7 @@ class LayeredRegion(Region):
         self.deepest = deepest_layer(problem)
         self.depth = min(FIRST_DEPTH, self.deepest)
         self._boxes: Any = np.zeros((0, 2, 4))
-        self._place: Ints = np.zeros(0, dtype=np.int64)
+        self.stage_places: Ints = np.zeros(0, dtype=np.int64)
         self.counted: CountedLayers = CountedLayers(self)
 
     def warm(self) -> None:
@@ -103,20 +104,20 @@ class LayeredRegion(Region):
     def steps(self) -> Steps:
         """Boxes, horizon, places and claims for the loops over layers."""
         num_nodes, num_layers = len(self.memory.graph.nodes), self.depth + 1
-        if len(self._place) < num_nodes:
-            self._place = np.zeros(num_nodes, dtype=np.int64)
-        num_known, box = len(self._boxes), self.memory.box
+        if len(self.stage_places) < num_nodes:
+            self.stage_places = np.zeros(num_nodes, dtype=np.int64)
+        num_known, facts = len(self._boxes), self.problem.facts
         if num_known < num_layers:
             steps_left = [self.horizon - d for d in range(num_known, num_layers)]
-            first_boxes = [box(1, steps) for steps in steps_left]
+            first_boxes = [box(facts, 1, steps) for steps in steps_left]
             second_boxes = (
-                [box(2, steps) for steps in steps_left]
+                [box(facts, 2, steps) for steps in steps_left]
                 if self.problem.is_game
                 else first_boxes
             )
             new_boxes = list(zip(first_boxes, second_boxes, strict=True))
             self._boxes = np.concatenate([self._boxes, np.array(new_boxes)])
-        return Steps(self._boxes, self.horizon, self._place, self.memory.claims)
+        return Steps(self._boxes, self.horizon, self.stage_places, self.memory.claims)
 
     def sections(self) -> dict[str, Any]:
         """The stages, and the layers that they are in."""
@@ -309,7 +310,7 @@ class LayeredRegion(Region):
             nodes=g.nodes.copy(), pairs=g.pairs.copy(), entries=g.entries.copy()
         )
         region_copy.layers = Layers(*(array.copy() for array in self.layers))
-        region_copy._place = np.zeros_like(self._place)
+        region_copy.stage_places = np.zeros_like(self.stage_places)
         region_copy.counted = CountedLayers(region_copy)
         return region_copy
 

@@ -1,10 +1,13 @@
 """The part of the memory that matters for one query, and sweeps over it.
 
-It is the list of nodes met so far, in the order of discovery.
+The region is the list of nodes that the query has met, in the order of discovery. A
+sweep moves their bounds (``sweeps_kernel`` defines it, and proves that any number of
+them is right), so that only time decides how many there are. Between two rounds a query
+sweeps until one closes little of the width; before it ends, until a scan moves nothing.
 
-How long a query sweeps: between two rounds, and before it ends.
-
-``sweeps_kernel`` defines a sweep and proves that any number of them is right.
+This file decides which nodes are listed and when sweeps end. Regions of other kinds of
+problems replace parts of it: with a horizon (``layers``), without a discount
+(``total_sweeps``), with pooled pairs (``pooled``).
 """
 
 from __future__ import annotations

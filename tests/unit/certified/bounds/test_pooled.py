@@ -47,7 +47,7 @@ def memory():
     """A memory with a pool, after some thousands of calls."""
     search = Certified(a_walk(), delta=0.1, seed=3, bound="pooled")
     search.query(budget=6_000)
-    search._region.mark_last()
+    search.region.mark_last()
     search.query(budget=2_000)
     return search
 
@@ -106,7 +106,7 @@ def test_the_law_is_worst_among_those_of_the_event(memory) -> None:
     from smoothcruiser.certified.sweeps import pooled_kernel
     from smoothcruiser.jit.build import compile_function
 
-    region, g = memory._region, memory.memory.graph
+    region, g = memory.region, memory.memory.graph
     _, repeats = region.pool()
     predict, worst = (
         compile_function(log_predicted),
@@ -134,7 +134,7 @@ def test_the_law_is_worst_among_those_of_the_event(memory) -> None:
 
 
 def test_values_with_a_bonus_are_those_of_plain_iteration(memory) -> None:
-    region, g = memory._region, memory.memory.graph
+    region, g = memory.region, memory.memory.graph
     from smoothcruiser.certified.sweeps import pooled_kernel
     from smoothcruiser.jit.build import compile_function
 
@@ -164,15 +164,15 @@ def test_the_interval_holds_and_the_pool_is_used() -> None:
     search = Certified(problem, delta=0.1, seed=1, bound="pooled")
     found = search.query(epsilon=0.05 * problem.facts.value_span())
     exact = solve(problem).values[0]
-    assert isinstance(search._region, PooledRegion)
-    assert search._region.joined_total.max() > 0.0
+    assert isinstance(search.region, PooledRegion)
+    assert search.region.joined_total.max() > 0.0
     assert found.interval[0] <= exact <= found.interval[1]
 
 
 def test_a_round_that_was_left_ends_the_pool() -> None:
     search = Certified(a_walk(), delta=0.1, seed=2, bound="pooled")
     search.query(budget=3_000)
-    region = search._region
+    region = search.region
     assert region.pool()[0] < math.inf
     region.leave_round()
     assert region.pool()[0] < math.inf  # what was entered is in order
@@ -188,21 +188,21 @@ def test_dropping_the_round_of_a_snapshot_ends_the_pool(budget, monkeypatch) -> 
     kept: list[bytes] = []
     search = Certified(a_walk(), delta=0.1, seed=2, bound="pooled")
     search.query(budget=3_000)
-    begin = search._taking._begin_batch
+    begin = search.loop.begin_batch
 
     def begin_and_keep(at) -> None:
         begin(at)
         kept.append(to_bytes(search))
 
-    monkeypatch.setattr(search._taking, "_begin_batch", begin_and_keep)
+    monkeypatch.setattr(search.loop, "begin_batch", begin_and_keep)
     search.query(budget=1_000)
     again = Certified(a_walk(), delta=0.1, seed=2, bound="pooled")
     restore(again, kept[0])
-    assert again._at.sampling
-    assert again._region.pool()[0] < math.inf
+    assert again.position.sampling
+    assert again.region.pool()[0] < math.inf
     again.query(budget=500) if budget is None else again.go_on(budget=budget)
-    again._region.mark_last()
-    assert again._region.pool()[0] == math.inf
+    again.region.mark_last()
+    assert again.region.pool()[0] == math.inf
 
 
 def test_a_saved_pool_goes_on_as_it_was(tmp_path) -> None:
@@ -214,14 +214,14 @@ def test_a_saved_pool_goes_on_as_it_was(tmp_path) -> None:
     first, second = whole.query(epsilon=epsilon), again.query(epsilon=epsilon)
     assert first.interval == second.interval
     assert first.num_calls == second.num_calls
-    assert np.array_equal(whole._region.joined_total, again._region.joined_total)
+    assert np.array_equal(whole.region.joined_total, again.region.joined_total)
 
 
 def test_rules_of_other_bounds_are_untouched() -> None:
     rules = Certified(a_walk(), delta=0.1, bound="law")
     rules.query(budget=100)
-    assert isinstance(rules._region.rules.bound, BoundRules)
-    assert rules._region.rules.bound.union == 0.0
+    assert isinstance(rules.region.rules.bound, BoundRules)
+    assert rules.region.rules.bound.union == 0.0
 
 
 def test_a_plain_simulator_is_pooled_too() -> None:

@@ -178,7 +178,7 @@ def test_visits_just_below_zero_are_no_contradiction():
     problem = chain(n=4, discount=0.9, operator=Max())
     search = Certified(problem, delta=0.1)
     search.query(epsilon=2.0, budget=2_000)
-    nodes, region = search.memory.graph.nodes, search._region
+    nodes, region = search.memory.graph.nodes, search.region
     root, rest = region.order[0], region.order[1 : region.count]
     low, high = problem.facts.value_bounds()
     nodes["mass"][rest] = -1e-3

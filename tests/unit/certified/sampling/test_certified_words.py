@@ -96,7 +96,7 @@ def both(world: sc.MDP, **limits: Any) -> tuple[Certified, Certified]:
     for executor, kind in ((None, WordSampler), ("python", PythonSampler)):
         memory = Certified(world, delta=0.1, seed=4, executor=executor)
         memory.query(**limits)
-        assert type(memory._sampler) is kind
+        assert type(memory.loop.sampler) is kind
         memories.append(memory)
     return memories[0], memories[1]
 
@@ -108,7 +108,9 @@ def check_same(one: Certified, other: Certified) -> None:
     for mine, theirs in zip(one.memory.graph, other.memory.graph, strict=True):
         assert mine.tobytes() == theirs.tobytes()
     size = one.memory.num_pairs
-    assert np.array_equal(one._sampler.words[:size], other._sampler.words[:size])
+    assert np.array_equal(
+        one.loop.sampler.words[:size], other.loop.sampler.words[:size]
+    )
 
 
 @pytest.mark.compiles
@@ -119,7 +121,7 @@ def test_the_bits_are_those_of_plain_python(name: str) -> None:
     fast, plain = both(problem(oracle, state, **changes), budget=6_000)
     check_same(fast, plain)
     assert fast.memory.num_nodes > 10
-    misfits = fast._sampler._misfits  # type: ignore[attr-defined]
+    misfits = fast.loop.sampler._misfits  # type: ignore[attr-defined]
     assert (0 < misfits <= MOST_MISFITS) == (name in ("nested", "shapes"))
 
 
@@ -155,7 +157,7 @@ def test_a_search_is_taken_up_with_its_states() -> None:
     for memory in (whole, again):
         memory.query(budget=2_000)
     assert to_bytes(whole) == to_bytes(again)
-    assert type(again._sampler) is WordSampler
+    assert type(again.loop.sampler) is WordSampler
 
 
 @pytest.mark.compiles
@@ -235,4 +237,4 @@ def test_other_numbers_and_keys_are_left_to_plain_python() -> None:
     ):
         memory = Certified(world, delta=0.1)
         memory.query(budget=100)
-        assert type(memory._sampler) is PythonSampler
+        assert type(memory.loop.sampler) is PythonSampler

@@ -20,8 +20,8 @@ def test_pairs_that_have_enough_wait_for_those_that_lag_behind():
     """The floor is the gain at which radii slope/n add up to the goal."""
     search = Certified(chain(n=4, discount=0.8, operator=sc.Entropy(0.1)), delta=0.1)
     search.query(budget=2_000, target="value")
-    steer, g, root = search._steering, search.memory.graph, search._at.root
-    search._region.list_reach()
+    steer, g, root = search.loop.steering, search.memory.graph, search.position.root
+    search.region.list_reach()
     size = search.memory.num_pairs
     limits = make_limits(0.3, None, None, None, "value", time.perf_counter())
     g.pairs["total"][:size], g.pairs["gain"][:size] = 100.0, 1e-6
@@ -64,5 +64,5 @@ def test_supports_are_completed_where_nothing_else_brings_the_bound_down():
     assert found.interval[1] <= found.interval[0] + 0.2
     assert found.interval[0] <= 0.5 <= found.interval[1]
     assert missing(pairs, 0.01).sum() == 0.0
-    region = search._region
+    region = search.region
     assert region.urgent_jobs(100) is None

@@ -78,7 +78,7 @@ def test_news_is_passed_on_and_comes_to_rest():
     problem, asked = WORLDS["known"]
     search = Certified(problem)
     search.query(**asked)
-    region, g = search._region, search.memory.graph
+    region, g = search.region, search.memory.graph
     for _ in range(1_000):
         region.sweep(KEEP)
         if not (g.nodes["stale"] & MOVED).any():

@@ -30,7 +30,7 @@ def test_samples_serve_every_number_of_steps_left():
     problem = ring(30)
     memory, solution = Certified(problem, delta=0.01, seed=3), solve(problem)
     found = memory.query(epsilon=3.0)
-    assert memory._drawn_pairs <= 20  # those of the last step may be sampled anew
+    assert memory.shares.num_pairs <= 20  # those of the last step may be sampled anew
     assert found.interval[0] <= solution.stages[30][0] <= found.interval[1]
     table = memory.table()
     assert len(table) > 5 * 20
@@ -65,7 +65,7 @@ def test_layers_are_listed_as_deep_as_they_matter():
     found = memory.query(epsilon=0.3)
     assert found.epsilon == 0.3
     assert found.interval[0] <= 1.5 <= found.interval[1]
-    region = memory._region
+    region = memory.region
     assert isinstance(region, LayeredRegion)
     assert region.depth < 100
     assert memory.memory.layer_bytes < 10**6
@@ -131,7 +131,7 @@ def test_a_state_met_early_after_all_is_sampled_anew():
         memory = Certified(problem, delta=0.1, seed=seed)
         found = memory.query(epsilon=0.05, target="value")
         assert found.interval[0] <= truth <= found.interval[1]
-        anew += memory._drawn_pairs > 4
+        anew += memory.shares.num_pairs > 4
         for row in memory.table():
             exact = {0: {3: truth}, 1: {2: 0.0}, 5: {1: 1.0}, 9: {2: 1.0, 1: 0.0}}
             value = exact[row.state][row.remaining]
@@ -203,7 +203,7 @@ def test_a_machine_with_less_memory_lists_two_layers_still():
     small = Certified(problem, delta=0.1, seed=1)
     small.memory.room = replace(small.memory.room, max_bytes=500_000)
     restore(small, to_bytes(memory))
-    assert len(small._region.layers.stages) > 1024  # no room is left in the list
+    assert len(small.region.layers.stages) > 1024  # no room is left in the list
     found = small.query(small.memory.states[5], epsilon=1e-3, budget=5000)
     assert found.interval[0] <= 1.0 <= found.interval[1]
 

@@ -62,10 +62,12 @@ def test_the_walk_over_poles_ends_at_the_best():
     """
     memory = Certified(coin(), delta=0.1, seed=1)
     memory.query(budget=3_000, progress=lambda told: told.calls < 2_000)
-    memory._at.swept = 0
-    memory._sweeps.settle(memory._at, make_limits(None, 1, None, None, "value", 0.0))
+    memory.position.swept = 0
+    memory.loop.sweeps.settle(
+        memory.position, make_limits(None, 1, None, None, "value", 0.0)
+    )
     before = memory.memory.graph.pairs[: memory.memory.num_pairs].copy()
-    memory._region.sweep(SCAN)
+    memory.region.sweep(SCAN)
     after = memory.memory.graph.pairs[: memory.memory.num_pairs]
     assert np.array_equal(before["pole_up"], after["pole_up"])
     assert np.array_equal(before["pole_down"], after["pole_down"])

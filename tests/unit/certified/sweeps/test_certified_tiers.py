@@ -82,7 +82,7 @@ def test_bits_do_not_depend_on_the_loop(step, monkeypatch):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     search = next(run)
-    sampler = search._sampler
+    sampler = search.loop.sampler
     loop = sampler.loop if step is ring else sampler.loops
     assert loop.later is None  # the loop that was built is in use
     found.append(to_bytes(search))

@@ -13,9 +13,9 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds import law
 from smoothcruiser.certified.bounds.betting import BETTING
-from smoothcruiser.certified.sampling_rounds import Autosave
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshot import read_header, restore
+from smoothcruiser.certified.store_io import Autosave
 from smoothcruiser.certified.sweeps import layers_kernel as inductive_kernel
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import solve
@@ -118,7 +118,7 @@ def test_equal_samples_leave_rows_alone() -> None:
     pairs["total"][~was_read] += 1.0  # so that a row has the fewest samples
     assert was_read.any()
     for enough in (None, Enough()):
-        equal = memory._steering.equal_jobs(enough, 10**7)[0]  # type: ignore[arg-type]
+        equal = memory.loop.steering.equal_jobs(enough, 10**7)[0]  # type: ignore[arg-type]
         assert len(equal) > 0
         assert not was_read[equal].any()
 
@@ -270,7 +270,7 @@ def test_induction_is_left_where_a_bound_is_for_one_function_only() -> None:
         memory = Certified(ends(), delta=0.1, bound=bound)
         memory.query(budget=500)
         assert not memory.exact
-        assert memory._region.closes is closes  # type: ignore[attr-defined]
+        assert memory.region.closes is closes  # type: ignore[attr-defined]
 
 
 @pytest.mark.compiles
@@ -281,7 +281,7 @@ def test_induction_makes_no_bets_beside_the_law(
     memory = Certified(ends(), delta=0.1)
     memory.query(budget=5_000)
     assert memory.bound.word == "law"
-    g, rules = memory.memory.graph, memory._region.rules
+    g, rules = memory.memory.graph, memory.region.rules
     bets = list[int]()
     monkeypatch.setattr(law, "betting_side", lambda *args: bets.append(1) or 0.0)
     monkeypatch.setattr(inductive_kernel, "BOUND", law.side)
