@@ -11,6 +11,7 @@ from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.problem.fingerprint import fingerprint
+from smoothcruiser.theory.analysis import ground
 
 pytestmark = pytest.mark.compiles
 
@@ -31,6 +32,14 @@ def walker(step: Any = walk, **more: Any) -> sc.MDP:
     common = {"discount": 0.95, "operator": sc.Max(), "reward_range": (-1.0, 1.0)}
     over = lambda state: abs(state) == 2  # noqa: E731
     return mdp(step, **(common | {"terminal": over} | more))
+
+
+def test_one_step_at_least_is_made_before_an_end() -> None:
+    """So the theory has log 2 at the lower end."""
+    rewards = {"reward_range": (0.0, 1.0), "total_reward_range": (0.0, 1.0)}
+    entropic = walker(discount=0.5, operator=sc.Entropy(1.0), **rewards).facts
+    ends = [float(x[0, 0]) for x in ground(entropic).values(None)]
+    assert ends == pytest.approx([math.log(2.0), 1.0 + 2.0 * math.log(2.0)])
 
 
 def test_a_total_makes_a_schedule_cheaper() -> None:
