@@ -178,6 +178,9 @@ def members(here, save):
     return unpacked("good.umb")
 
 
+INTERVALS = {"type": "double-interval", "size": 128}
+
+
 def changed(members: dict[str, bytes], **system) -> None:
     """The file with other entries in the index's transition system."""
     index = json.loads(members["index.json"])
@@ -191,8 +194,7 @@ def changed(members: dict[str, bytes], **system) -> None:
         ({"time": "stochastic"}, r"time is continuous \(a CTMC or CTMDP\)"),
         ({"time": "urgent-stochastic"}, r"time is continuous \(a Markov automaton\)"),
         ({"#observations": 2, "observations_apply_to": "states"}, r"\(a POMDP\)"),
-        ({"branch_probability_type": {"type": "double-interval", "size": 128}},
-         "probabilities are intervals"),
+        ({"branch_probability_type": INTERVALS}, "probabilities are intervals"),
         ({"#states": 10**15}, "1,000,000,000,000,000 states, and at most"),
         ({"#states": 4}, "damaged"),
         ({"#branches": 9}, "index says 9 branches, and its lists hold 5"),
@@ -200,7 +202,7 @@ def changed(members: dict[str, bytes], **system) -> None:
         ({"#players": 0}, "no players, but a state with several choices"),
         ({"time": "never"}, "damaged"),
     ],
-)  # fmt: skip
+)
 def test_other_kinds_and_wrong_counts_are_named(members, system, match):
     changed(members, **system)
     refused("umb:packed.umb,reach=goal", match)

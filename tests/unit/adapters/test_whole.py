@@ -61,15 +61,31 @@ def loop(turns):
 
 
 DIFFERENT = [
-    (1, 2), (1, 1.0), (1, True), (0.0, -0.0), ("1", 1), (np.int8(1), np.int64(1)),
-    (np.zeros(4), np.zeros((2, 2))), (np.zeros(2, "i4"), np.zeros(2, "f4")),
-    (np.array([1, None]), np.array([2, None])), ([1, 2], [2, 1]), ([1, 2], (1, 2)),
-    ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ({1: 0}, {"1": 0}), ({1, 2}, {1, 3}),
-    (Colour.RED, Colour.BLUE), (Pair(1, 2), Pair(1, 3)), (Pair(1, 2), (1, 2)),
-    (Slotted(1, 2), Slotted(1, 3)), (named(x=1), named(x=2)),
-    (collections.deque([1]), [1]), (pointing(0), pointing(1)), (loop(1), loop(2)),
-    (len, max), (int, float),
-]  # fmt: skip
+    (1, 2),
+    (1, 1.0),
+    (1, True),
+    (0.0, -0.0),
+    ("1", 1),
+    (np.int8(1), np.int64(1)),
+    (np.zeros(4), np.zeros((2, 2))),
+    (np.zeros(2, "i4"), np.zeros(2, "f4")),
+    (np.array([1, None]), np.array([2, None])),
+    ([1, 2], [2, 1]),
+    ([1, 2], (1, 2)),
+    ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+    ({1: 0}, {"1": 0}),
+    ({1, 2}, {1, 3}),
+    (Colour.RED, Colour.BLUE),
+    (Pair(1, 2), Pair(1, 3)),
+    (Pair(1, 2), (1, 2)),
+    (Slotted(1, 2), Slotted(1, 3)),
+    (named(x=1), named(x=2)),
+    (collections.deque([1]), [1]),
+    (pointing(0), pointing(1)),
+    (loop(1), loop(2)),
+    (len, max),
+    (int, float),
+]
 
 
 @pytest.mark.parametrize("one, other", DIFFERENT, ids=range(len(DIFFERENT)))
@@ -106,13 +122,19 @@ def chain(length):
 @pytest.mark.parametrize(
     "value",
     [
-        iter([1, 2]), itertools.count(), (n for n in range(3)), memoryview(b"ab"),
+        iter([1, 2]),
+        itertools.count(),
+        (n for n in range(3)),
+        memoryview(b"ab"),
         np.ma.masked_array([1, 2], [True, False]),
         np.array([(1, None)], dtype=[("a", "i4"), ("b", object)]),
-        {Held(): 1}, {Held()}, (lambda box: lambda: box)([1]), chain(5000),
+        {Held(): 1},
+        {Held()},
+        (lambda box: lambda: box)([1]),
+        chain(5000),
     ],
     ids=range(10),
-)  # fmt: skip
+)
 def test_what_cannot_be_looked_into_is_refused(value):
     with pytest.raises(HiddenContents, match=r"inner\.x holds a|too long to follow"):
         whole(Held(inner=Held(x=value)))

@@ -62,11 +62,13 @@ def test_the_expected_number_of_steps_is_rounded_up() -> None:
     assert walker(episodes_end=(3, 0.25), horizon=40).facts.steps(40) == 40.0
 
 
+ENTROPIC = {"episodes_end": (2, 0.5), "discount": 0.99, "operator": sc.Entropy(1.0)}
+
+
 @pytest.mark.parametrize(
     ("more", "bounds"),
     [
-        ({"episodes_end": (2, 0.5), "discount": 0.99, "operator": sc.Entropy(1.0)},
-         (4.0 * (math.log(2.0) - 1.0), 4.0 * (math.log(2.0) + 1.0))),
+        (ENTROPIC, (4.0 * (math.log(2.0) - 1.0), 4.0 * (math.log(2.0) + 1.0))),
         ({"episodes_end": (3, 0.25)}, (-12.0, 12.0)),
         ({"episodes_end": (3, 0.25), "reward_range": (1.0, 2.0)}, (0.0, 24.0)),
         ({"episodes_end": (3, 0.25), "reward_range": (-2.0, -1.0)}, (-24.0, 0.0)),
@@ -80,7 +82,7 @@ def test_the_expected_number_of_steps_is_rounded_up() -> None:
         ({"total_reward_range": (1, 3), "reward_range": (0.0, 2.0)}, (1.0, 3.0)),
         ({"total_reward_range": (-3, 0), "reward_range": (-1.0, 0.0)}, (-3.0, 0.0)),
     ],
-)  # fmt: skip
+)
 def test_bounds_of_declared_totals(
     more: dict[str, Any], bounds: tuple[float, float]
 ) -> None:

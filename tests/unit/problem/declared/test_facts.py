@@ -21,6 +21,8 @@ GAME = {"player": lambda state: 1}
 TURNS = GAME | {"alternating": True}
 LONG = {"discount": 1.0, "horizon": 3}
 TOTAL = PLAIN | ENDS | {"reward_range": (-1.0, 1.0)}
+LEFT = TOTAL | {"horizon": 4, "total_reward_range": (-3.0, 0.5)}
+PAID, COST = ({**PLAIN, "reward_range": ends} for ends in ((1.0, 2.0), (-2.0, -1.0)))
 STRICT = TURNS | {"total_reward_range": (0.5, 1.0), "horizon": 3}
 LATE = M * (1.0 + 0.5**3) / 1.5  # the offset of three strict turns
 
@@ -38,6 +40,7 @@ def facts(**changes: Any) -> Any:
     return mdp(**changes).facts
 
 
+UNKNOWN = TOTAL | {"operator": Unshifted(), "total_reward_range": (-1.0, 1.0)}
 HALF = sc.CustomOperator(lambda q: 0.5 * float(max(q)) + 0.25, lambda q: q, smooth=1.0)
 BY_HAND: list[tuple[dict[str, Any], str, tuple[Any, ...], Any]] = [
     # the regularizer moves the value and does not widen it
@@ -49,12 +52,10 @@ BY_HAND: list[tuple[dict[str, Any], str, tuple[Any, ...], Any]] = [
     # ends pull the bounds to zero, and are among the next values
     (ENDS, "value_range", (), (0.0, 2 * (1 + M))),
     (ENDS | {"reward_range": (-5.0, -4.0)}, "value_range", (), (2 * (M - 5), 0.0)),
-    (PLAIN | {"reward_range": (1.0, 2.0)}, "q_bounds", (), (2.0, 4.0)),
-    (PLAIN | ENDS | {"reward_range": (1.0, 2.0)}, "q_bounds", (), (1.0, 4.0)),
-    (PLAIN | ENDS | {"reward_range": (1.0, 2.0), "value_bounds": (3.0, 3.5)},
-     "q_bounds", (), (1.0, 3.75)),
-    (PLAIN | ENDS | {"reward_range": (-2.0, -1.0), "value_bounds": (-3.5, -3.0)},
-     "q_bounds", (), (-3.75, -1.0)),
+    (PAID, "q_bounds", (), (2.0, 4.0)),
+    (PAID | ENDS, "q_bounds", (), (1.0, 4.0)),
+    (PAID | ENDS | {"value_bounds": (3.0, 3.5)}, "q_bounds", (), (1.0, 3.75)),
+    (COST | ENDS | {"value_bounds": (-3.5, -3.0)}, "q_bounds", (), (-3.75, -1.0)),
     # games carry the regularizer on both sides, whoever moves next
     (GAME, "value_range", (), (-2 * M, 2 * (1 + M))),
     (GAME, "q_bounds", (1,), (-M, 2 + M)),
@@ -79,8 +80,7 @@ BY_HAND: list[tuple[dict[str, Any], str, tuple[Any, ...], Any]] = [
     # given bounds tighten, and never bind an empty horizon
     ({"value_bounds": (2.0, 3.0)}, "value_range", (), (2.0, 3.0)),
     ({"value_bounds": (-9.0, 9.0)}, "value_range", (), (2 * M, 2 * (1 + M))),
-    ({"discount": 1.0, "horizon": 2, "value_bounds": (1.5, 3.0)},
-     "q_bounds", (1, 1), (0.0, 1.0)),
+    (LONG | {"value_bounds": (1.5, 3.0)}, "q_bounds", (1, 1), (0.0, 1.0)),
     # without shift invariance: (1 + 0.25)/(1 - 0.5) on both sides
     ({"operator": HALF}, "value_range", (), (-2.5, 2.5)),
     # the distance from plain max; mellowmax lies below by log K
@@ -97,21 +97,17 @@ BY_HAND: list[tuple[dict[str, Any], str, tuple[Any, ...], Any]] = [
     (ENDS | {"total_reward_range": (0.0, 1.0)}, "value_bounds", (), (0.0, 1 + 2 * M)),
     (ENDS | {"total_reward_range": (0.0, 1.0)}, "q_bounds", (), (0.0, 1 + M)),
     # with one step left both ranges count
-    (TOTAL | {"horizon": 4, "total_reward_range": (-3.0, 0.5)},
-     "value_bounds", (1, 1), (-1.0, 0.5)),
-    (TOTAL | {"horizon": 4, "total_reward_range": (-3.0, 0.5)},
-     "q_bounds", (1, 1), (-1.0, 0.5)),
-    (TOTAL | {"horizon": 4, "total_reward_range": (-3.0, 0.5)},
-     "value_bounds", (1, 0), (0.0, 0.0)),
+    (LEFT, "value_bounds", (1, 1), (-1.0, 0.5)),
+    (LEFT, "q_bounds", (1, 1), (-1.0, 0.5)),
+    (LEFT, "value_bounds", (1, 0), (0.0, 0.0)),
     # a move into an end is worth its reward alone, whatever the total
     (TOTAL | {"total_reward_range": (0.5, 1.0)}, "q_bounds", (), (0.5, 1.0)),
     # strict turns keep the offset of the mover beside a total
     (STRICT, "value_bounds", (1,), (0.5 + LATE, 1.0 + LATE)),
     (STRICT, "value_bounds", (2,), (0.5 - LATE, 1.0 - LATE)),
     (STRICT, "value_bounds", (1, 0), (0.0, 0.0)),
-    (TOTAL | {"operator": Unshifted(), "total_reward_range": (-1.0, 1.0)},
-     "value_bounds", (), (-2.0, 2.0)),
-]  # fmt: skip
+    (UNKNOWN, "value_bounds", (), (-2.0, 2.0)),
+]
 
 
 @pytest.mark.parametrize(("changes", "name", "arguments", "expected"), BY_HAND)

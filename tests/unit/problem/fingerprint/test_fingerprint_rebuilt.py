@@ -67,11 +67,9 @@ def test_another_process_finds_the_same_parts(problems):
     folders = os.pathsep.join([str(ROOT / "examples"), str(ROOT / "src")])
     environment = os.environ | {"PYTHONHASHSEED": "77", "PYTHONPATH": folders}
     specs = {text: problem.spec for text, problem in problems.items()}
-    out = subprocess.run(
-        [sys.executable, "-c", CODE], input=json.dumps(specs), env=environment,
-        stdout=subprocess.PIPE, text=True, check=True
-    )  # fmt: skip
-    there = json.loads(out.stdout.splitlines()[-1])
+    how = {"env": environment, "input": json.dumps(specs), "text": True}
+    out = subprocess.check_output([sys.executable, "-c", CODE], **how)
+    there = json.loads(out.splitlines()[-1])
     for text, found in here.items():
         assert found.changes(there[text]) == (), text
         assert found.unseen == (), text
