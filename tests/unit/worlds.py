@@ -15,3 +15,8 @@ PROMISE = {"epsilon": "15%", "delta": 0.1, "method": "smoothcruiser"}
 
 def walk(state, action, rng):
     return rng.random(), (state + action) % 5
+
+
+def mdp(step=walk, **changes):
+    """The walk, or another step, with what is usual unless ``changes`` say more."""
+    return sc.MDP(step, **(COMMON | changes))

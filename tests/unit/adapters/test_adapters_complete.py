@@ -29,19 +29,10 @@ ADAPTERS = dict(
 )  # those of this package, whatever other tests register
 # what each one imports; None for NumPy alone
 LIBRARIES = {
-    "bsuite": "bsuite",
-    "dm_env": "dm_env",
-    "gym": "gymnasium",
-    "gymnax": "gymnax",
-    "jani": "stormpy",
-    "rddl": "pyRDDLGym",
-    "npz": None,
-    "openspiel": "pyspiel",
-    "pettingzoo": "pettingzoo",
-    "pgx": "pgx",
-    "prism": "stormpy",
-    "umb": "umbi",
+    name: name for name in ("bsuite", "dm_env", "gymnax", "pettingzoo", "pgx")
 }
+LIBRARIES |= {"gym": "gymnasium", "openspiel": "pyspiel", "rddl": "pyRDDLGym"}
+LIBRARIES |= {"jani": "stormpy", "prism": "stormpy", "umb": "umbi", "npz": None}
 NEEDY = [name for name in ADAPTERS if ADAPTERS[name].needs]
 
 
@@ -53,41 +44,21 @@ def test_every_file_of_the_folder_registers_an_adapter():
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_an_adapter_meets_the_protocol(name):
+def test_an_adapter_is_listed_documented_and_installed_by_an_extra(name):
     adapter = ADAPTERS[name]
     assert isinstance(adapter, Adapter)
     assert adapter.name == name
     assert adapter.summary
-    assert adapter.example
-
-
-@pytest.mark.parametrize("name", ADAPTERS)
-def test_an_adapter_is_listed_with_an_example(name):
-    adapter = ADAPTERS[name]
     listed = " ".join(CliRunner().invoke(app, ["problems"]).stdout.split())
     assert f"{adapter.summary}: {name}:{adapter.example}" in listed
     assert adapter.needs in listed
+    assert f'sc.make("{name}:' in (ROOT / "docs" / "simulators.md").read_text()
+    assert bool(adapter.needs) is bool(LIBRARIES[name])
     if adapter.needs:
         assert LIBRARIES[name] in getattr(adapter, "modules", (LIBRARIES[name],))
-
-
-@pytest.mark.parametrize("name", ADAPTERS)
-def test_an_adapter_is_documented(name):
-    page = (ROOT / "docs" / "simulators.md").read_text()
-    assert f'sc.make("{name}:' in page
-
-
-def test_who_needs_a_library_says_so():
-    assert {name for name in LIBRARIES if LIBRARIES[name]} == set(NEEDY)
-
-
-@pytest.mark.parametrize("name", NEEDY)
-def test_an_adapter_has_an_extra(name):
-    extra = re.fullmatch(r"smoothcruiser\[(\w+)\]", ADAPTERS[name].needs)
-    assert extra is not None
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        extras = tomllib.load(file)["project"]["optional-dependencies"]
-    assert extra[1] in extras
+        extra = re.fullmatch(r"smoothcruiser\[(\w+)\]", adapter.needs)
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        assert extra[1] in project["optional-dependencies"]
 
 
 @pytest.mark.parametrize("name", NEEDY)
@@ -97,9 +68,8 @@ def test_a_missing_library_is_named_with_its_extra(name, monkeypatch):
     for module in [m for m in sys.modules if m.startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, LIBRARIES[name], None)  # importing it fails
-    with pytest.raises(
-        sc.MissingExtra, match=re.escape(f"pip install '{adapter.needs}'")
-    ):
+    remedy = re.escape(f"pip install '{adapter.needs}'")
+    with pytest.raises(sc.MissingExtra, match=remedy):
         sc.make(f"{name}:{adapter.example}", discount=0.9, operator="max")
 
 

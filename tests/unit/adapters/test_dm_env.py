@@ -76,15 +76,11 @@ def test_an_interval_covers_the_value_and_the_environment_is_left_alone():
     for seed in range(3):
         found = sc.plan(problem, epsilon=0.1, delta=0.1, method="certified", seed=seed)
         assert found.interval[0] <= value(0) <= found.interval[1]
+    assert sc.Agent(env, "certified", epsilon=0.2, delta=0.1, **OPTIONS).act() == 1
     env.step(1), twin.step(1)
     there = problem.start(env)
     assert there.env.inside.place == env.place
     assert [env.step(1) for _ in range(4)] == [twin.step(1) for _ in range(4)]
-
-
-def test_an_agent_acts_in_a_running_environment():
-    agent = sc.Agent(running(), "certified", epsilon=0.2, delta=0.1, **OPTIONS)
-    assert agent.act() == 1
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -122,9 +118,8 @@ def test_classes_by_name(tmp_path, monkeypatch):
 
 def test_the_example_of_the_page_of_worlds():
     page = (Path(__file__).parents[3] / "docs" / "worlds.md").read_text()
-    (block,) = (
-        b for b in re.findall(r"```python\n(.*?)```", page, re.S) if "Slope" in b
-    )
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    (block,) = (text for text in blocks if "Slope" in text)
     exec(compile(block, "worlds.md", "exec"), {"__name__": "worlds"})
 
 
@@ -135,9 +130,8 @@ def test_bsuite_by_name():
     catch = sc.make(name, discount=0.95, operator="max")
     assert catch.facts.reward_range == (-1.0, 1.0)
     found = sc.plan(catch, method="certified", epsilon=0.01, delta=0.1)
-    assert (
-        found.interval[0] <= 0.95**8 <= found.interval[1]
-    )  # caught at the ninth step
+    low, high = found.interval
+    assert low <= 0.95**8 <= high  # caught at the ninth step
 
 
 @pytest.mark.slow

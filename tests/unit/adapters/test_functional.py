@@ -51,16 +51,13 @@ class Walk(functional.FuncEnv):
 
 
 def walk_tables():
-    P = np.zeros((4, 2, 4))
+    P, R = np.zeros((4, 2, 4)), np.zeros((4, 2, 4))
     for s in range(3):
         for a, p in enumerate((0.3, 0.8)):
             P[s, a, s + 1] += p
             P[s, a, max(0, s - 1)] += 1.0 - p
-    R = np.zeros((4, 2, 4))
     R[:, :, 3] = 1.0
-    return sc.tabular(
-        P, R, terminal=np.arange(4) == 3, discount=0.6, operator=sc.Max()
-    )
+    return sc.tabular(P, R, terminal=np.arange(4) == 3, **OPTIONS)
 
 
 def problem(env, **changes):
@@ -92,23 +89,13 @@ def test_samples_are_those_of_the_functions():
 def test_the_seed_decides_where_it_starts():
     starts = {problem(Walk(), seed=seed).initial_state for seed in range(20)}
     assert starts == {Place(0), Place(1)}
-    summary = sc.play(
-        sc.Agent(problem(Walk()), "uct", budget=100), episodes=3, steps=50
-    )
-    assert summary.ended == 3
-
-
-def test_rewards_can_be_mapped():
-    paid = problem(Walk(), reward=lambda x: 0.5 * x).oracle
-    assert {paid(Place(2), 1, stream(i))[0] for i in range(20)} == {0.0, 0.5}
+    agent = sc.Agent(problem(Walk()), "uct", budget=100)
+    assert sc.play(agent, episodes=3, steps=50).ended == 3
 
 
 def test_a_name_of_its_module():
-    named = sc.make(
-        f"gym:{__name__}:Walk,length=2,reward_range=[0,1],seed=3",
-        discount=0.6,
-        operator="max",
-    )
+    name = f"gym:{__name__}:Walk,length=2,reward_range=[0,1],seed=3"
+    named = sc.make(name, discount=0.6, operator="max")
     assert named.oracle.step.env.length == 2
     assert named.reward_range == (0, 1)
     assert named.name == f"gym:{__name__}:Walk,length=2"
@@ -122,24 +109,14 @@ class Chosen(Walk):
 
 
 def test_continuous_actions_are_chosen():
-    answer = sc.plan(
-        problem(Chosen(), actions=3), Place(2), method="uct", budget=500, seed=1
-    )
+    chosen = problem(Chosen(), actions=3)
+    answer = sc.plan(chosen, Place(2), method="uct", budget=500, seed=1)
     assert answer.labels == ("[-1]", "[0]", "[1]")
     assert answer.action_label == "[1]"
 
 
-class Endless(functional.FuncEnv):
-    action_space = gym.spaces.Discrete(2)
-
-    def initial(self, rng, params=None):
-        return 0
-
-    def transition(self, state, action, rng, params=None):
-        return state
-
-    def reward(self, state, action, next_state, rng, params=None):
-        return 0.0
+class Endless(Walk):
+    terminal = functional.FuncEnv.terminal
 
 
 class Broken(Walk):
@@ -174,9 +151,7 @@ def test_what_cannot_be_planned_in_is_refused(make, said):
 
 def test_hidden_randomness_is_refused_by_the_run():
     with pytest.raises(sc.SmoothcruiserError, match="rng"):
-        sc.plan(
-            problem(Hidden()), Place(1), method="certified", epsilon=0.2, delta=0.1
-        )
+        sc.plan(problem(Hidden()), method="certified", epsilon=0.2, delta=0.1)
 
 
 class TestJax:
@@ -196,17 +171,15 @@ class TestJax:
         expected = env.transition(cart.initial_state, 1, jax.random.key(0))
         np.testing.assert_allclose(after, np.asarray(expected), rtol=1e-6)
         assert (reward, ended) == (1.0, False)
-        answer = sc.plan(
-            cart, method="smoothcruiser", epsilon="40%", delta=0.1, target="value"
-        )
+        promise = {"epsilon": "40%", "delta": 0.1, "target": "value"}
+        answer = sc.plan(cart, method="smoothcruiser", **promise)
         assert answer.executor == "batched"
 
     def test_functions_without_a_key(self):
         from gymnasium.envs.tabular.cliffwalking import CliffWalkingFunctional
 
-        cliff = problem(
-            CliffWalkingFunctional(), actions=[0, 1, 2, 3], reward_range=(-100, -1)
-        )
+        paid = {"actions": [0, 1, 2, 3], "reward_range": (-100, -1)}
+        cliff = problem(CliffWalkingFunctional(), **paid)
         start = cliff.initial_state
         up, right = (cliff.oracle(start, action, stream(0)) for action in (0, 1))
         assert (up[0], right[0]) == (-1.0, -100.0)

@@ -11,7 +11,6 @@ import pytest
 import smoothcruiser as sc
 
 gym = pytest.importorskip("gymnasium")
-from smoothcruiser.adapters.gymnasium import problem as gym_problem  # noqa: E402
 
 
 class Three(gym.Env):
@@ -33,34 +32,25 @@ class Three(gym.Env):
         return self.place, 0.5 * action, False, False, {}
 
 
-def snapshots(discount: float, operator: sc.Operator) -> sc.MDP:
-    env = Three()
+def snapshots(env: gym.Env, discount: float, operator: sc.Operator) -> sc.MDP:
     env.reset(seed=0)
-    return gym_problem(
-        env, discount=discount, operator=operator, reward_range=(0.0, 1.0)
-    )
+    about = {"discount": discount, "operator": operator, "reward_range": (0.0, 1.0)}
+    return sc.adapters.gymnasium.problem(env, **about)
 
 
 @pytest.mark.compiles
 def test_certified_search_refuses_snapshots_without_a_key() -> None:
+    made = snapshots(Three(), 0.9, sc.Max())
     with pytest.raises(sc.InvalidInput, match="key="):
-        sc.plan(
-            snapshots(0.9, sc.Max()),
-            epsilon=0.5,
-            delta=0.1,
-            method="certified",
-            budget=1000,
-        )
+        sc.plan(made, epsilon=0.5, delta=0.1, method="certified", budget=1000)
 
 
 @pytest.mark.compiles
 def test_looks_at_snapshots_stay_within_the_budget() -> None:
-    made = snapshots(0.3, sc.Entropy(1.0))
-    budget = sc.explain(made, epsilon=0.3, delta=0.1).num_calls + made.inspection_calls
-    found = sc.plan(
-        made, epsilon=0.3, delta=0.1, method="smoothcruiser", budget=budget
-    )
-    assert found.num_calls <= budget
+    made = snapshots(Three(), 0.3, sc.Entropy(1.0))
+    promise = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser"}
+    budget = sc.explain(made, **promise).num_calls + made.inspection_calls
+    assert sc.plan(made, budget=budget, **promise).num_calls <= budget
 
 
 @pytest.mark.compiles
@@ -83,9 +73,6 @@ def test_an_environment_may_keep_a_module() -> None:
             action = self.libraries["math"].floor(action + 0.5)
             return super().step(action)
 
-    env = Keeping()
-    env.reset(seed=0)
-    about = {"discount": 0.9, "operator": sc.Max(), "reward_range": (0.0, 1.0)}
-    made = gym_problem(env, **about)
+    made = snapshots(Keeping(), 0.9, sc.Max())
     found = sc.plan(made, method="uct", budget=300, options={"depth": 3})
     assert found.action == 1

@@ -37,9 +37,8 @@ class Model:
 
 
 def problem_of(env, **more):
-    return sc.adapters.gymnasium.problem(
-        env, discount=0.9, operator=sc.Max(), **more
-    )  # fmt: skip
+    usual = {"discount": 0.9, "operator": sc.Max()}
+    return sc.adapters.gymnasium.problem(env, **usual, **more)
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
@@ -54,18 +53,16 @@ def test_predict_gets_the_observation_of_the_environment(name):
 def test_an_observation_is_what_the_step_showed():
     for env in (gymnasium.make("Acrobot-v1"), Doubled(gymnasium.make("CartPole-v1"))):
         problem = problem_of(env)
-        _, state, _ = problem.oracle(
-            problem.initial_state, 1, sc.jit.random.streams.stream(1)
-        )
+        rng = sc.jit.random.streams.stream(1)
+        _, state, _ = problem.oracle(problem.initial_state, 1, rng)
         after, shown = problem.oracle.shown_last
         assert after is state
         assert np.array_equal(problem.oracle.observe(state), shown)
 
 
 def test_an_observation_that_cannot_be_computed_is_refused():
-    problem = problem_of(
-        Tripled(gymnasium.make("CartPole-v1")), reward_range=(0.0, 1.0)
-    )
+    env = Tripled(gymnasium.make("CartPole-v1"))
+    problem = problem_of(env, reward_range=(0.0, 1.0))
     with pytest.raises(sc.InvalidInput, match="shows in a state is not known to the"):
         sc.evaluate(problem, Model(), budget=120)
     assert sc.plan(problem, method="uct", budget=40).num_calls > 0
@@ -79,9 +76,8 @@ def test_predict_answers_in_the_actions_of_the_environment():
         strength = 2.0
 
         def predict(self, observation):
-            return np.array(
-                [self.strength if observation[1] > 0 else -2.0], np.float32
-            )
+            push = self.strength if observation[1] > 0 else -2.0
+            return np.array([push], np.float32)
 
     agent, model = sc.Agent(problem, Push()), Push()
     up, down = (0.5, 0.0), (-0.5, 0.0)  # angle, speed; the sine is the second number
@@ -92,9 +88,8 @@ def test_predict_answers_in_the_actions_of_the_environment():
 
 
 def test_a_table_of_a_toy_text_needs_no_row_for_the_end_that_was_added():
-    problem = sc.make(
-        "gym:FrozenLake-v1,is_slippery=False", discount=0.5, operator="max"
-    )
+    name = "gym:FrozenLake-v1,is_slippery=False"
+    problem = sc.make(name, discount=0.5, operator="max")
     # right, right, down, down, down, right
     path = {0: 2, 1: 2, 2: 1, 6: 1, 10: 1, 14: 2}
     actions = np.array([path.get(s, 0) for s in range(16)])

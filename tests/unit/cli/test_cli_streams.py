@@ -36,7 +36,6 @@ def shell(script: str, folder: Path, **environment: str) -> tuple[int, str, str]
     [
         ('"$@" problems | head -1 > /dev/null', 141, ""),
         ('"$@" problems > /dev/full', 2, "No space left"),
-        ('"$@" problems --json > /dev/full', 2, "No space left"),
         ('"$@" problems >&-', 2, "closed"),
         ('"$@" plam 2> /dev/full', 2, ""),
         ('"$@" plam 2>&-', 2, ""),
@@ -54,16 +53,7 @@ def test_a_stream_that_takes_nothing_is_a_sentence_and_a_code(
 
 @pytest.mark.compiles
 def test_a_file_named_like_a_dependency_is_not_executed(tmp_path: Path) -> None:
-    for name in (
-        "numpy",
-        "numba",
-        "click",
-        "rich",
-        "json",
-        "random",
-        "scipy",
-        "jinja2",
-    ):
+    for name in ("numpy", "numba", "click", "rich", "json", "random", "scipy"):
         (tmp_path / f"{name}.py").write_text("open('executed', 'w').close()\n1 / 0\n")
     own = "import numpy\nimport smoothcruiser as sc\n"
     own += "problem = sc.make('chain:n=3', discount=0.5, temperature=1.0)\n"
@@ -86,14 +76,8 @@ def test_a_program_of_the_users_own_keeps_its_folder(tmp_path: Path) -> None:
     (tmp_path / "mine" / "__main__.py").write_text("import beside\n")
     (tmp_path / "beside.py").write_text("print('found')\n")
     source = Path(smoothcruiser.__file__).parents[1]
-    done = subprocess.run(
-        [sys.executable, "-m", "mine"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(source)},
-    )
-    assert (done.stdout, done.stderr) == ("found\n", "")
+    script = f'"{sys.executable}" -m mine'
+    assert shell(script, tmp_path, PYTHONPATH=str(source)) == (0, "found\n", "")
 
 
 def test_output_that_a_simulator_closed_is_told_as_lost():

@@ -52,15 +52,9 @@ def test_problems():
     assert offered("check", "openspiel:") == ["openspiel:tic_tac_toe"]
 
 
-@pytest.mark.parametrize("command", ["plan", "explain", "play"])
-def test_methods(command):
-    assert offered(command, "chain", "--method", "") == list(METHODS)
-    assert offered(command, "chain", "--method", "s") == [
-        name for name in METHODS if name.startswith("s")
-    ]
-
-
-def test_lists_of_methods():
+def test_methods():
+    for command in ("plan", "explain", "play"):
+        assert offered(command, "chain", "--method", "") == list(METHODS)
     found = offered("compare", "chain", "--methods", "uct,")
     assert "uct,ments" in found
     assert "uct,uct" not in found
@@ -86,10 +80,7 @@ def test_no_library_is_imported_for_it():
         "assert problem_names(None, None, 'gym:')\n"
         "assert not {'gymnasium', 'pyspiel', 'numba'} & set(sys.modules)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
@@ -104,14 +95,9 @@ def test_bash_completes_with_what_it_is_given(tmp_path):
         "_smoothcruiser_completion smoothcruiser\n"
         'echo "${COMPREPLY[@]}"\n'
     )
-    done = subprocess.run(
-        ["bash", "-c", script],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        check=False,
-    )
-    assert done.stdout.strip() == "frozen-lake", done.stderr
+    path = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    shown = subprocess.check_output(["bash", "-c", script], text=True, env=path)
+    assert shown.strip() == "frozen-lake"
 
 
 def test_the_bare_command_is_its_help():
@@ -119,9 +105,3 @@ def test_the_bare_command_is_its_help():
     assert (bare.returncode, bare.stderr) == (0, "")
     assert bare.stdout == asked.stdout
     assert "problems   List the built-in problems" in bare.stdout
-
-
-def test_a_command_that_does_not_exist_is_refused():
-    done = run("plann")
-    assert done.returncode == 2
-    assert "plann" in done.stderr

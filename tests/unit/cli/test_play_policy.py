@@ -48,10 +48,7 @@ def test_a_policy_is_played(here, text):
         (["--policy", "written_policies:none"], "could not be found (AttributeError"),
         (["--policy", "nowhere.npy"], "could not be found (FileNotFoundError"),
         (["--policy", "onward"], "it names no module); name what is in a module"),
-        (
-            ["--policy", "values.npy", "--method", "uct"],
-            "--method uct was given as well",
-        ),
+        (["--policy", "values.npy", "--method", "uct"], "--method uct was given as"),
         (["--policy", "values.npy", "--budget", "9"], "policy does not use budget="),
     ],
 )

@@ -13,13 +13,8 @@ from smoothcruiser.cli import exit as ending
 from smoothcruiser.cli.app import _code as run
 from smoothcruiser.errors import MissingExtra
 
-OPTIONS = {
-    "epsilon": "--epsilon",
-    "delta_prime": "--delta-prime",
-    "discount": "--discount",
-    "certify": "--certify",
-    "tls": "--tls",
-}
+WORDS = ("epsilon", "delta_prime", "discount", "certify", "tls")
+OPTIONS = {word: f"--{word.replace('_', '-')}" for word in WORDS}
 
 
 @pytest.mark.parametrize(
@@ -32,10 +27,7 @@ OPTIONS = {
         ("f(x) has discount=0.9.", "f(x) has --discount 0.9."),
         ("give tls=(ca, cert, key).", "give --tls CA CERT KEY."),
         ("horizon= and problem.epsilon=1", "horizon= and problem.epsilon=1"),
-        (
-            "go on with resume(3, store='my runs.db').",
-            "go on with --resume 3 --store 'my runs.db'.",
-        ),
+        ("use resume(3, store='my runs.db').", "use --resume 3 --store 'my runs.db'."),
     ],
 )
 def test_arguments_become_options(monkeypatch, python, shell):
@@ -81,11 +73,9 @@ def test_an_import_error_underneath_is_shown():
 
 @pytest.mark.compiles
 def test_plan_takes_an_environment():
-    gymnasium = pytest.importorskip("gymnasium")
-    env = gymnasium.make("FrozenLake-v1")
+    env = pytest.importorskip("gymnasium").make("FrozenLake-v1")
     env.reset(seed=0)
     usual = {"discount": 0.5, "operator": sc.Max()}
-    answer = sc.plan(env, method="exact", **usual)
     agent = sc.Agent(env, "exact", **usual)
     agent.act()
-    assert answer.value == agent.estimate.value
+    assert sc.plan(env, method="exact", **usual).value == agent.estimate.value

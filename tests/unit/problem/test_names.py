@@ -25,7 +25,6 @@ pytestmark = pytest.mark.compiles
         ("FrozenLake-v1,map_name=8x8", "FrozenLake-v1", {"map_name": "8x8"}),
         ("Pendulum-v1,actions=[-2,0,2]", "Pendulum-v1", {"actions": [-2, 0, 2]}),
         ("x,a=[[1,2],[3]],b=(1,2)", "x", {"a": [[1, 2], [3]], "b": (1, 2)}),
-        ("x,desc=['SF','FG']", "x", {"desc": ["SF", "FG"]}),
         ('x,desc=["S,F"],seed=3', "x", {"desc": ["S,F"], "seed": 3}),
         ("x,text='a,b=c'", "x", {"text": "a,b=c"}),
         ("x,name=it's", "x", {"name": "it's"}),
@@ -35,7 +34,6 @@ pytestmark = pytest.mark.compiles
         ("breakthrough(rows=4,columns=4)", "breakthrough(rows=4,columns=4)", {}),
         ("go(size=5),merge=history", "go(size=5)", {"merge": "history"}),
         ("module:Class,n=2", "module:Class", {"n": 2}),
-        ("x", "x", {}),
         ("x,", "x", {}),
     ],
 )
@@ -46,12 +44,9 @@ def test_what_a_name_says(text, what, found):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("x,a=[1,2", "must match"),
-        ("x,a=1]", "must match"),
         ("x,a=(1]", "must match"),
         ("x,a='b", "must match"),
         ("go(size=5", "must match"),
-        ("x,5", "written name=value"),
         ("x,=5", "written name=value"),
         ("x,n=", "written name=value"),
         ("x,n=1,n=2", "given twice"),
@@ -91,18 +86,10 @@ class TestGymnasium:
     def library(self):
         pytest.importorskip("gymnasium")
 
-    def test_chosen_actions(self):
-        text = "gym:Pendulum-v1,actions=[-2,0,2],horizon=20"
-        pendulum = sc.make(text, discount=0.9, temperature=1)
-        assert pendulum.num_actions == 3
-        assert [float(action[0]) for action in pendulum.oracle.actions] == [-2, 0, 2]
-
     def test_a_map(self):
         text = 'gym:FrozenLake-v1,desc=["SF","FG"],is_slippery=false'
         lake = sc.make(text, discount=0.5, operator="max")
         assert sc.plan(lake).value == 0.5
-        again = sc.make(f"{lake.name}", discount=0.5, operator="max")
-        assert sc.plan(again).value == 0.5
 
     @pytest.mark.parametrize(
         "text",
@@ -127,19 +114,6 @@ class TestGymnasium:
         with pytest.raises(sc.InvalidInput) as caught:
             sc.make(text, discount=0.5, operator="max")
         assert said in str(caught.value)
-
-
-def test_a_game_with_parameters():
-    pytest.importorskip("pyspiel")
-    small = sc.make(
-        "openspiel:breakthrough(rows=4,columns=4),merge=history",
-        discount=0.9,
-        operator="max",
-    )
-    same = sc.make(
-        "openspiel:breakthrough,rows=4,columns=4", discount=0.9, operator="max"
-    )
-    assert small.num_actions == same.num_actions < 768
 
 
 # --- what messages propose ----------------------------------------------------
@@ -169,12 +143,8 @@ def refusals():
     yield lambda: sc.make("gym:CartPole-v1,access=wrong", **options)
     yield lambda: sc.make("gym:CartPole-v1,access=tables", **options)
     yield lambda: sc.make("gym:CartPole-v1,reward_low=0", **options)
-    yield lambda: sc.adapters.gymnasium.problem(
-        gymnasium.make("CartPole-v1"),
-        discount=0.9,
-        operator=sc.Max(),
-        reward=lambda x: x,
-    )
+    env, usual = gymnasium.make("CartPole-v1"), {"discount": 0.9, "operator": sc.Max()}
+    yield lambda: sc.adapters.gymnasium.problem(env, reward=lambda x: x, **usual)
     pytest.importorskip("pyspiel")
     yield lambda: sc.make("openspiel:quoridor,merge=observation", **options)
 

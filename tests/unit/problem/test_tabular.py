@@ -11,113 +11,86 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from smoothcruiser.errors import InvalidInput
+import smoothcruiser as sc
 from smoothcruiser.jit.random.streams import stream
-from smoothcruiser.operators import Entropy, Max
-from smoothcruiser.problem.model.tabular import Tables, fill_alias, tabular
-from smoothcruiser.problem.problem import MDP, Game
 
 P = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
 R = np.array([[0.0, 1.0], [0.5, 0.2]])
-COMMON: dict[str, Any] = {"discount": 0.5, "operator": Entropy(1.0)}
+COMMON: dict[str, Any] = {"discount": 0.5, "operator": sc.Entropy(1.0)}
 
 
-def tables_of(problem: Any) -> Tables:
-    found: Tables = problem.tables
-    return found
+def tables(P: Any, R: Any = R, **more: Any) -> Any:
+    return sc.tabular(P, R, **COMMON, **more).tables
 
 
-def same(first: Tables, second: Tables) -> bool:
+def same(first: Any, second: Any) -> bool:
     names = ("start", "next_state", "prob", "reward", "player", "terminal", "legal")
-    return all(
-        np.array_equal(getattr(first, name), getattr(second, name)) for name in names
-    )
+    return all(np.array_equal(getattr(first, x), getattr(second, x)) for x in names)
 
 
 # --- reading arrays -----------------------------------------------------------
 
 
 def test_rows_by_hand() -> None:
-    tables = tables_of(tabular(P, R, **COMMON))
-    assert tables.start.tolist() == [0, 2, 3, 4, 6]
-    assert tables.next_state.tolist() == [0, 1, 1, 0, 0, 1]
-    assert tables.prob.tolist() == [0.5, 0.5, 1.0, 1.0, 0.25, 0.75]
-    assert tables.reward.tolist() == [0.0, 0.0, 1.0, 0.5, 0.2, 0.2]
-    assert (tables.num_states, tables.num_actions) == (2, 2)
-    assert tables.outcomes(1, 1) == [(0.25, 0.2, 0), (0.75, 0.2, 1)]
-
-
-@pytest.mark.parametrize(
-    "kind", [sp.csr_matrix, sp.csr_array, sp.csc_matrix, sp.coo_matrix]
-)
-def test_dense_and_sparse_give_the_same_tables(kind: Any) -> None:
-    dense = tables_of(tabular(P, R, **COMMON))
-    assert same(dense, tables_of(tabular(kind(P.reshape(4, 2)), R, **COMMON)))
+    dense = tables(P)
+    assert dense.start.tolist() == [0, 2, 3, 4, 6]
+    assert dense.next_state.tolist() == [0, 1, 1, 0, 0, 1]
+    assert dense.prob.tolist() == [0.5, 0.5, 1.0, 1.0, 0.25, 0.75]
+    assert dense.reward.tolist() == [0.0, 0.0, 1.0, 0.5, 0.2, 0.2]
+    assert (dense.num_states, dense.num_actions) == (2, 2)
+    assert dense.outcomes(1, 1) == [(0.25, 0.2, 0), (0.75, 0.2, 1)]
+    for kind in (sp.csr_matrix, sp.csr_array, sp.csc_matrix, sp.coo_matrix):
+        assert same(dense, tables(kind(P.reshape(4, 2))))
 
 
 def test_rewards_by_pair_by_arrival_and_by_nonzero() -> None:
     arrival = np.arange(8.0).reshape(2, 2, 2) / 8.0
-    dense = tables_of(tabular(P, arrival, **COMMON))
+    dense = tables(P, arrival)
     assert dense.reward.tolist() == [0.0, 0.125, 0.375, 0.5, 0.75, 0.875]
     csr = sp.csr_matrix(P.reshape(4, 2))
-    assert same(dense, tables_of(tabular(csr, dense.reward, **COMMON)))
-    assert same(
-        dense, tables_of(tabular(csr, sp.csr_matrix(arrival.reshape(4, 2)), **COMMON))
-    )
+    assert same(dense, tables(csr, dense.reward))
+    assert same(dense, tables(csr, sp.csr_matrix(arrival.reshape(4, 2))))
 
 
 def test_rows_are_normalized() -> None:
     """Thirds in float32 sum to 1 + 3e-8: accepted, and divided by their sum."""
     third = np.full((3, 1, 3), 1.0 / 3.0, dtype=np.float32)
     assert float(third[0].astype(float).sum()) != 1.0
-    tables = tables_of(tabular(third, np.zeros((3, 1)), **COMMON))
-    assert tables.prob.reshape(3, 3).sum(axis=1) == pytest.approx(1.0, abs=3e-16)
+    rows = tables(third, np.zeros((3, 1))).prob.reshape(3, 3)
+    assert rows.sum(axis=1) == pytest.approx(1.0, abs=3e-16)
 
 
 def test_a_problem_does_not_change_with_the_arrays_it_was_made_of() -> None:
-    P2, csr = P.copy(), sp.csr_matrix(P.reshape(4, 2))
-    rewards, players, legal = (
-        np.arange(6.0) / 6.0,
-        np.array([1, 2], dtype=np.int8),
-        np.ones((2, 2), dtype=bool),
-    )
-    problem = tabular(csr, rewards, players=players, legal=legal, **COMMON)
-    before = tables_of(
-        tabular(P2.reshape(2, 2, 2), np.zeros((2, 2)), **COMMON)
-    ).prob.copy()
+    csr, rewards = sp.csr_matrix(P.reshape(4, 2)), np.arange(6.0) / 6.0
+    players, legal = np.array([1, 2], dtype=np.int8), np.ones((2, 2), dtype=bool)
+    model = tables(csr, rewards, players=players, legal=legal)
     for array in (rewards, players, legal, csr.data):
         array[...] = 0
-    assert tables_of(problem).reward.tolist() == (np.arange(6.0) / 6.0).tolist()
-    assert tables_of(problem).player.tolist() == [1, 2]
-    assert tables_of(problem).legal.all()
-    assert np.array_equal(tables_of(problem).prob, before)
+    assert model.reward.tolist() == (np.arange(6.0) / 6.0).tolist()
+    assert model.player.tolist() == [1, 2]
+    assert model.legal.all()
+    assert model.prob.tolist() == [0.5, 0.5, 1.0, 1.0, 0.25, 0.75]
 
 
 def test_reward_ranges() -> None:
-    # the default where it holds all rewards
-    assert tabular(P, R, **COMMON).reward_range == (0.0, 1.0)
-    assert tabular(P, 3.0 * R - 1.0, **COMMON).reward_range == pytest.approx(
-        (-1.0, 2.0)
-    )
-    assert tabular(P, R, reward_range=(-1.0, 4.0), **COMMON).reward_range == (
-        -1.0,
-        4.0,
-    )
-    illegal = np.array([[0.0, 99.0], [0.5, 0.2]])  # what cannot be paid does not count
-    assert tabular(
-        P, illegal, legal=[[True, False], [True, True]], **COMMON
-    ).reward_range == (0.0, 1.0)
+    """The default where it holds all rewards; what cannot be paid does not count."""
+    illegal = np.array([[0.0, 99.0], [0.5, 0.2]])
+    masked = {"legal": [[True, False], [True, True]]}
+    for rewards, more, expected in (
+        (R, {}, (0.0, 1.0)),
+        (3.0 * R - 1.0, {}, (-1.0, 2.0)),
+        (R, {"reward_range": (-1.0, 4.0)}, (-1.0, 4.0)),
+        (illegal, masked, (0.0, 1.0)),
+    ):
+        problem = sc.tabular(P, rewards, **more, **COMMON)
+        assert problem.reward_range == pytest.approx(expected)
 
 
 def test_kinds_of_problem() -> None:
-    assert isinstance(tabular(P, R, **COMMON), MDP)
-    game = tabular(P, R, players=[1, 2], **COMMON)
-    assert isinstance(game, Game)
+    assert isinstance(sc.tabular(P, R, **COMMON), sc.MDP)
+    game = sc.tabular(P, R, players=[1, 2], **COMMON)
+    assert isinstance(game, sc.Game)
     assert (game.mover(0), game.mover(1)) == (1, 2)
-    swap = np.array([[[0.0, 1.0]], [[1.0, 0.0]]])
-    assert tabular(
-        swap, [[0.0], [0.0]], players=[1, 2], alternating=True, **COMMON
-    ).facts.alternating
 
 
 @pytest.mark.parametrize("numbered", [1, 2])
@@ -128,96 +101,60 @@ def test_a_terminal_state_is_nobodys_turn(numbered: int) -> None:
     rows = np.zeros((3, 1, 3))
     rows[0, 0, 1] = rows[2, 0, 2] = 1.0
     rows[1, 0, 0] = rows[1, 0, 2] = 0.5
-    game = tabular(
-        rows,
-        np.zeros((3, 1)),
-        players=[1, 2, numbered],
-        terminal=[False, False, True],
-        alternating=True,
-        **COMMON,
-    )
-    assert game.facts.alternating
-    with pytest.raises(
-        InvalidInput, match="state 1 can lead to a state of the same player"
-    ):
-        tabular(rows, np.zeros((3, 1)), players=[1, 2, 2], alternating=True, **COMMON)
+    turns = {"players": [1, 2, numbered], "alternating": True, **COMMON}
+    ends = [False, False, True]
+    assert sc.tabular(rows, np.zeros((3, 1)), terminal=ends, **turns).facts.alternating
 
 
 def test_masks() -> None:
-    problem = tabular(P, R, legal=[[1, 0], [1, 1]], terminal=[0, 1], **COMMON)
+    problem = sc.tabular(P, R, legal=[[1, 0], [1, 1]], terminal=[0, 1], **COMMON)
     assert problem.legal_actions(0) == [0]
     assert problem.is_terminal(1)
     assert problem.facts.min_actions == 1  # of the states that are not terminal
     assert problem.facts.terminals
-    assert tabular(P, R, legal=np.ones((2, 2), dtype=bool), **COMMON).legal is None
-
-
-def test_rows_that_cannot_be_used_may_hold_anything() -> None:
-    broken, rewards = P.copy(), R.copy()
-    broken[1] = 0.0
-    rewards[1] = math.nan
-    assert (
-        tabular(broken, rewards, terminal=[False, True], **COMMON).tables is not None
-    )
+    assert sc.tabular(P, R, legal=np.ones((2, 2), bool), **COMMON).legal is None
+    broken, rewards = P.copy(), R.copy()  # rows that cannot be used hold anything
+    broken[1], rewards[1] = 0.0, math.nan
+    assert tables(broken, rewards, terminal=[False, True]) is not None
 
 
 # --- alias sampling -----------------------------------------------------------
 
 
-def alias_probabilities(tables: Tables) -> np.ndarray:
+def alias_probabilities(model: Any) -> np.ndarray:
     """P(slot j) = (accept_j + sum over slots that fall to j of 1 - accept)/n,
     row by row.
     """
-    accept, alias = tables.alias_form
-    found = np.zeros(len(tables.prob))
-    for row in range(len(tables.start) - 1):
-        low, high = int(tables.start[row]), int(tables.start[row + 1])
+    accept, alias = model.alias_form
+    chances = np.zeros(len(model.prob))
+    for low, high in zip(model.start[:-1], model.start[1:], strict=True):
         for i in range(low, high):
             assert low <= alias[i] < high
             assert 0.0 <= accept[i] <= 1.0
-            found[i] += accept[i] / (high - low)
-            found[alias[i]] += (1.0 - accept[i]) / (high - low)
-    return found
+            chances[i] += accept[i] / (high - low)
+            chances[alias[i]] += (1.0 - accept[i]) / (high - low)
+    return chances
 
 
 @pytest.mark.compiles
-@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("concentration", [0.05, 1.0, 100.0])
-def test_alias_tables_reproduce_the_probabilities(
-    seed: int, concentration: float
-) -> None:
-    rng = np.random.default_rng(seed)
+def test_alias_tables_reproduce_the_probabilities(concentration: float) -> None:
+    rng = np.random.default_rng(0)
     rows = rng.dirichlet(np.full(30, concentration), size=(30, 2))
     rows[rng.random(rows.shape) < 0.3] = 0.0
     rows[..., 0] += 1e-3
     rows /= rows.sum(axis=2, keepdims=True)
-    tables = tables_of(tabular(rows, np.zeros((30, 2)), **COMMON))
-    assert alias_probabilities(tables) == pytest.approx(tables.prob, abs=1e-15)
+    model = tables(rows, np.zeros((30, 2)))
+    assert alias_probabilities(model) == pytest.approx(model.prob, abs=1e-15)
 
 
 @pytest.mark.compiles
 def test_alias_tables_of_halves_are_exact() -> None:
     """Dyadic probabilities leave no rounding at all."""
-    start, prob = np.array([0, 4, 5]), np.array([0.5, 0.25, 0.125, 0.125, 1.0])
-    tables = Tables(
-        start,
-        np.zeros(5, dtype=np.int64),
-        prob,
-        np.zeros(5),
-        np.ones(1, dtype=np.int8),
-        np.zeros(1, dtype=bool),
-        np.ones((1, 2), dtype=bool),
-    )
-    assert alias_probabilities(tables).tolist() == prob.tolist()
-
-
-@pytest.mark.compiles
-def test_alias_construction_is_the_same_in_python() -> None:
-    tables = tables_of(tabular(P, R, **COMMON))
-    accept, alias = np.empty(6), np.empty(6, dtype=np.int64)
-    fill_alias(tables.start, tables.prob, accept, alias, np.empty(2, dtype=np.int64))
-    assert np.array_equal(accept, tables.alias_form[0])
-    assert np.array_equal(alias, tables.alias_form[1])
+    rows = np.zeros((4, 1, 4))
+    rows[:, 0] = [0.5, 0.25, 0.125, 0.125]
+    model = tables(rows, np.zeros((4, 1)))
+    assert alias_probabilities(model).tolist() == model.prob.tolist()
 
 
 @pytest.mark.compiles
@@ -225,7 +162,7 @@ def test_draws_follow_the_table() -> None:
     """40,000 draws of (0.25, 0.75): the share of state 0 is within 5 standard
     deviations (0.0108; one false alarm in 1.7 million).
     """
-    problem = tabular(P, R, **COMMON)
+    problem = sc.tabular(P, R, **COMMON)
     rng = stream(1, 2, 3)
     draws = [problem.oracle(1, 1, rng) for _ in range(40_000)]
     assert {reward for reward, _ in draws} == {0.2}
@@ -234,7 +171,7 @@ def test_draws_follow_the_table() -> None:
 
 @pytest.mark.compiles
 def test_a_single_successor_consumes_no_randomness() -> None:
-    problem = tabular(P, R, **COMMON)
+    problem = sc.tabular(P, R, **COMMON)
     rng, twin = stream(5), stream(5)
     assert problem.oracle(0, 1, rng) == (1.0, 1)
     assert rng.raw() == twin.raw()
@@ -247,8 +184,6 @@ def test_a_single_successor_consumes_no_randomness() -> None:
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"P": P[0]}, r"shape \(S, A, S\).*got \(2, 2\)"),
-    ({"P": np.ones((2, 2, 3))}, r"got \(2, 2, 3\)"),
-    ({"P": np.zeros((0, 0, 0))}, "must have shape"),
     ({"P": [["a"]]}, "P must be an array of numbers"),
     ({"P": 0.9 * P}, "state 0, action 0 sums to 0.9"),
     ({"P": P - 0.5}, "negative or undefined"),
@@ -261,7 +196,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"R": "x"}, "R must be an array of numbers"),
     ({"R": np.where(R == 0.5, np.inf, R)}, "R must be finite"),
     ({"R": sp.csr_matrix(np.ones((3, 2)))}, r"sparse R.*got \(3, 2\)"),
-    ({"P": sp.coo_matrix(P.reshape(4, 2)), "R": np.zeros(6)}, "R must have shape"),
     ({"players": [1, 3]}, r"players.*1 \(max\) and 2 \(min\)"),
     ({"players": [1]}, r"shape \(2,\)"),
     ({"alternating": True}, "needs players="),
@@ -276,9 +210,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "State 0 has no legal action; allow one, or mark the state terminal",
     ),
     ({"initial_state": 2}, "whole number from 0 to 1, got 2"),
-    ({"initial_state": 0.0}, "got 0.0"),
     ({"reward_range": (0.0, 0.5)}, "which go from 0 to 1; widen or drop it"),
-    ({"reward_range": (1.0, 0.0)}, "low <= high"),
 ]
 
 
@@ -287,24 +219,15 @@ def test_bad_arrays_are_refused_with_a_remedy(
     changes: dict[str, Any], message: str
 ) -> None:
     arguments = {"P": P, "R": R, **COMMON, **changes}
-    with pytest.raises(InvalidInput, match=message):
-        tabular(arguments.pop("P"), arguments.pop("R"), **arguments)
+    with pytest.raises(sc.InvalidInput, match=message):
+        sc.tabular(**arguments)
 
 
-@pytest.mark.parametrize("state", [-1, 2, 0.5, "0", True, None])
+@pytest.mark.parametrize("state", [-1, 2, 0.5, True])
 def test_states_that_do_not_exist_are_refused(state: Any) -> None:
-    problem = tabular(P, R, initial_state=1, **COMMON)
-    if state is None:
-        assert problem.start(state) == 1
-        return
-    with pytest.raises(InvalidInput, match="from 0 to 1") as caught:
+    problem = sc.tabular(P, R, initial_state=1, **COMMON)
+    assert problem.start(None) == 1
+    with pytest.raises(sc.InvalidInput, match="from 0 to 1") as caught:
         problem.start(state)
     assert repr(state) in str(caught.value)
     assert problem.start(np.int64(0)) == 0
-
-
-def test_max_needs_no_temperature() -> None:
-    assert tabular(P, R, discount=0.0, operator=Max()).facts.value_range() == (
-        0.0,
-        1.0,
-    )

@@ -11,25 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators import Entropy, Max, Sparsemax
-from smoothcruiser.problem.make import make
-from smoothcruiser.problem.problem import Game, Problem
+import smoothcruiser as sc
 from smoothcruiser.problem.zoo import ZOO
 
 
 def outcomes(
-    problem: Problem, state: int, action: int
+    problem: sc.Problem, state: int, action: int
 ) -> dict[int, tuple[float, float]]:
     """Next state -> (probability, reward)."""
-    assert problem.tables is not None
     return {z: (p, r) for p, r, z in problem.tables.outcomes(state, action)}
 
 
-def grid(n: int) -> tuple[Problem, Any]:
-    return make(
-        f"gridworld:n={n}", discount=0.2, temperature=10
-    ), lambda row, column: row * n + column
+def grid(n: int) -> tuple[sc.Problem, Any]:
+    problem = sc.make(f"gridworld:n={n}", discount=0.2, temperature=10)
+    return problem, lambda row, column: row * n + column
 
 
 # --- definitions --------------------------------------------------------------
@@ -39,7 +34,7 @@ def test_chain() -> None:
     """Action 0 left (stays at 0), 1 right, reward 1 on n-2 -> n-1 only, the
     last state loops.
     """
-    problem = make("chain:n=4", discount=0.2, temperature=10)
+    problem = sc.make("chain:n=4", discount=0.2, temperature=10)
     assert problem.start() == 0
     assert outcomes(problem, 0, 0) == {0: (1.0, 0.0)}
     assert outcomes(problem, 2, 0) == {1: (1.0, 0.0)}
@@ -106,8 +101,7 @@ def test_grid_of_three_has_a_wall_in_the_middle() -> None:
     ],
 )
 def test_random_problems_have_the_branching_asked_for(name: str) -> None:
-    tables = make(name, discount=0.5, temperature=1.0).tables
-    assert tables is not None
+    tables = sc.make(name, discount=0.5, temperature=1.0).tables
     assert np.all(np.diff(tables.start) == 5)
     assert (tables.num_states, tables.num_actions) == (12, 4)
     for row in range(48):
@@ -115,15 +109,16 @@ def test_random_problems_have_the_branching_asked_for(name: str) -> None:
         assert len(set(part.tolist())) == 5
     assert tables.prob.reshape(48, 5).sum(axis=1) == pytest.approx(1.0, abs=1e-15)
     assert np.all((tables.reward >= 0.0) & (tables.reward <= 1.0))
+    few = sc.make("garnet:states=2,branching=9", discount=0.5, temperature=1.0).tables
+    assert np.all(np.diff(few.start) == 2)  # no more than there are states
 
 
 def test_alternating_games_pass_the_turn_with_every_move() -> None:
-    game = make(
+    game = sc.make(
         "random-game:states=9,seed=2,alternating=true", discount=0.5, temperature=1.0
     )
-    assert isinstance(game, Game)
+    assert isinstance(game, sc.Game)
     assert game.facts.alternating
-    assert game.tables is not None
     tables = game.tables
     row = np.repeat(np.arange(27), np.diff(tables.start))
     assert np.all(tables.player[row // 3] != tables.player[tables.next_state])
@@ -133,23 +128,12 @@ def test_alternating_games_pass_the_turn_with_every_move() -> None:
 @pytest.mark.parametrize("name", ["garnet", "random-game"])
 def test_seeds_decide_everything(name: str) -> None:
     def arrays(seed: int) -> list[float]:
-        tables = make(f"{name}:seed={seed}", discount=0.5, temperature=1.0).tables
-        assert tables is not None
-        return [
-            *tables.prob.tolist(),
-            *tables.reward.tolist(),
-            *tables.next_state.tolist(),
-            *tables.player.tolist(),
-        ]
+        tables = sc.make(f"{name}:seed={seed}", discount=0.5, temperature=1.0).tables
+        fields = (tables.prob, tables.reward, tables.next_state, tables.player)
+        return [x for field in fields for x in field.tolist()]
 
     assert arrays(3) == arrays(3)
     assert arrays(3) != arrays(4)
-
-
-def test_branching_is_cut_to_the_number_of_states() -> None:
-    tables = make("garnet:states=2,branching=9", discount=0.5, temperature=1.0).tables
-    assert tables is not None
-    assert np.all(np.diff(tables.start) == 2)
 
 
 # --- make ---------------------------------------------------------------------
@@ -157,27 +141,22 @@ def test_branching_is_cut_to_the_number_of_states() -> None:
 
 @pytest.mark.parametrize("name", ZOO)
 def test_every_entry_builds_with_its_defaults(name: str) -> None:
-    problem = make(name, discount=0.9, temperature=0.5)
-    assert problem.operator == Entropy(0.5)
+    problem = sc.make(name, discount=0.9, temperature=0.5)
+    assert problem.operator == sc.Entropy(0.5)
     assert problem.discount == 0.9
     assert problem.name.startswith(name)
-    assert problem.spec == {
-        "problem": name,
-        "discount": 0.9,
-        "temperature": 0.5,
-        "operator": None,
-    }
     assert ZOO[name].summary
 
 
 def test_operators_and_horizons() -> None:
-    assert make(
-        "chain", discount=0.5, temperature=2.0, operator="sparsemax"
-    ).operator == Sparsemax(2.0)
-    assert make("chain", discount=0.5, operator="max").operator == Max()
-    assert make("chain", discount=0.5, temperature=0).operator == Max()
-    assert make("chain", discount=0.5, operator=Entropy(3.0)).operator == Entropy(3.0)
-    assert make("chain:n=3,horizon=4", discount=1.0, temperature=1.0).horizon == 4
+    for given, expected in (
+        ({"temperature": 2.0, "operator": "sparsemax"}, sc.Sparsemax(2.0)),
+        ({"operator": "max"}, sc.Max()),
+        ({"temperature": 0}, sc.Max()),
+        ({"operator": sc.Entropy(3.0)}, sc.Entropy(3.0)),
+    ):
+        assert sc.make("chain", discount=0.5, **given).operator == expected
+    assert sc.make("chain:n=3,horizon=4", discount=1.0, temperature=1.0).horizon == 4
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
@@ -189,12 +168,9 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("chain", {"temperature": -1.0}, "temperature above 0, got -1.0"),
     ("chain", {"operator": "softmax"}, "Unknown operator 'softmax'"),
     ("chain:n=1", {}, "n must be a whole number of at least 2, got 1"),
-    ("chain:n=2.5", {}, "got 2.5"),
     ("chain:n=five", {}, "got 'five'"),
     ("chain:m=5", {}, "no parameter 'm'; its parameters and defaults are n=5"),
-    ("chain:5", {}, "name=value"),
     ("gridworld:n=2", {}, "at least 3"),
-    ("garnet:states=0", {}, "states must be"),
     ("garnet:seed=-1", {}, "seed must be"),
     ("random-game:states=1", {}, "at least 2"),
     ("no_such_module:x", {}, "No problem and no module is called 'no_such_module'"),
@@ -209,8 +185,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 def test_bad_names_and_parameters_are_refused(
     text: str, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        make(text, **{"discount": 0.5, "temperature": 1.0, **changes})
+    with pytest.raises(sc.InvalidInput, match=message):
+        sc.make(text, **{"discount": 0.5, "temperature": 1.0, **changes})
 
 
 def test_a_module_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,28 +194,21 @@ def test_a_module_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     returns something else.
     """
     module = types.ModuleType("my_problems")
-    module.ready = make("chain", discount=0.5, temperature=1.0)  # type: ignore[attr-defined]
-    module.build = lambda discount=0.3: make(
+    module.ready = sc.make("chain", discount=0.5, temperature=1.0)  # type: ignore[attr-defined]
+    module.build = lambda discount=0.3: sc.make(
         "chain:n=3", discount=discount, temperature=1.0
     )  # type: ignore[attr-defined]
     module.wrong = lambda: 5  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "my_problems", module)
-    ready = make("my_problems:ready", discount=0.8, temperature=2.0)
-    assert (ready.discount, ready.operator, ready.name) == (
-        0.8,
-        Entropy(2.0),
-        "my_problems:ready",
-    )
-    built = make("my_problems:build", discount=0.4)
+    ready = sc.make("my_problems:ready", discount=0.8, temperature=2.0)
+    assert (ready.discount, ready.operator) == (0.8, sc.Entropy(2.0))
+    assert ready.name == "my_problems:ready"
+    built = sc.make("my_problems:build", discount=0.4)
     assert built.discount == 0.4
-    assert built.spec == {
-        "problem": "my_problems:build",
-        "discount": 0.4,
-        "temperature": None,
-        "operator": None,
-    }
-    assert make("my_problems:build").discount == 0.3
-    with pytest.raises(InvalidInput, match="takes no 'temperature'"):
-        make("my_problems:build", temperature=1.0)
-    with pytest.raises(InvalidInput, match="must return a Problem"):
-        make("my_problems:wrong")
+    spec = {"problem": "my_problems:build", "discount": 0.4}
+    assert built.spec == spec | {"temperature": None, "operator": None}
+    assert sc.make("my_problems:build").discount == 0.3
+    with pytest.raises(sc.InvalidInput, match="takes no 'temperature'"):
+        sc.make("my_problems:build", temperature=1.0)
+    with pytest.raises(sc.InvalidInput, match="must return a Problem"):
+        sc.make("my_problems:wrong")

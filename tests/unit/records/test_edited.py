@@ -42,9 +42,7 @@ def solution() -> Solution:
     values, names = q.max(axis=1), ("a", "b")
     return Solution(
         *(values, q, policy, 0.5, "by hand", 1, 0.1, 0.0, np.stack([values, values])),
-        states=(0, (1, 2)),
-        problem="shop",
-        labels=names,
+        **{"states": (0, (1, 2)), "problem": "shop", "labels": names},
     )
 
 
@@ -121,32 +119,12 @@ def test_it_is_refused_in_a_sentence_or_shown(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "change", "sentence"),
     [
-        (
-            "estimate",
-            {"policy": [1.0]},
-            "estimate: policy must have 4 entries, one per",
-        ),
-        (
-            "estimate",
-            {"action": 4},
-            "action must name one of 4 actions, from 0 on, got 4",
-        ),
-        (
-            "estimate",
-            {"labels": []},
-            "labels must have 4 entries, one per action, got 0",
-        ),
-        (
-            "estimate",
-            {"num_calls": -1},
-            "num_calls must count calls, from 0 on, got -1",
-        ),
+        ("estimate", {"policy": [1.0]}, "estimate: policy must have 4 entries, one"),
+        ("estimate", {"action": 4}, "must name one of 4 actions, from 0 on, got 4"),
+        ("estimate", {"labels": []}, "labels must have 4 entries, one per action, g"),
+        ("estimate", {"num_calls": -1}, "must count calls, from 0 on, got -1"),
         ("solution", {"labels": ["a"]}, "solution: labels must have 2 entries"),
-        (
-            "solution",
-            {"states": [0]},
-            "states must have 2 entries, one per state, got 1",
-        ),
+        ("solution", {"states": [0]}, "states must have 2 entries, one per state, g"),
         ("solution", {"policy": [[1.0]]}, "policy must be lists of equal lengths"),
         ("solution", {"stages": [[1.0]]}, "stages must be lists of one number per"),
         ("certified-forecast", {"delta": 2.0}, "0 < delta < 1, got"),

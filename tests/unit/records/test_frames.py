@@ -12,24 +12,16 @@ from results import a_comparison, an_estimate
 
 import smoothcruiser as sc
 from smoothcruiser.certified.state_table import KeptTable, Row
-from smoothcruiser.checks import Check
 from smoothcruiser.checks.probe import Finding
-from smoothcruiser.exact import Solution
 from smoothcruiser.records.data import Framed
 from smoothcruiser.store.record import DamagedRun, Runs
 
 
-def a_solution(**more: Any) -> Solution:
-    return Solution(
-        values=np.array([1.5, 0.0, np.inf]),
-        q_values=np.array([[1.0, 1.4], [np.nan, np.nan], [np.inf, 0.0]]),
-        policy=np.array([[0.25, 0.75], [0.0, 0.0], [np.nan, np.nan]]),
-        residual_bound=1e-12,
-        method="by hand",
-        sweeps=1,
-        seconds=0.0,
-        **more,
-    )
+def a_solution(**more: Any) -> sc.Solution:
+    values = np.array([1.5, 0.0, np.inf])
+    q_values = np.array([[1.0, 1.4], [np.nan, np.nan], [np.inf, 0.0]])
+    policy = np.array([[0.25, 0.75], [0.0, 0.0], [np.nan, np.nan]])
+    return sc.Solution(values, q_values, policy, 1e-12, "by hand", 1, 0.0, **more)
 
 
 def everything() -> list[Framed]:
@@ -40,7 +32,7 @@ def everything() -> list[Framed]:
         a_solution(states=("a", "b", "c")),
         a_comparison(),
         KeptTable("shop", 0.9, 7, (row,)),
-        Check("shop", (Finding("states", "ok", "fine"),), 3, None, None, None),
+        sc.Check("shop", (Finding("states", "ok", "fine"),), 3, None, None, None),
         Runs([DamagedRun(3, "a seal does not fit")]),
     ]
 
@@ -66,12 +58,8 @@ def test_an_estimate_by_hand() -> None:
 
 def test_estimate_usual_error_and_promise_are_in_every_frame_of_answers() -> None:
     sure = an_estimate(standard_error=0.05)
-    assert sure.to_frame().attrs == {
-        "value": 2.8,
-        "standard_error": 0.05,
-        "interval": (2.2, 3.4),
-        "delta": 0.1,
-    }
+    numbers = {"value": 2.8, "standard_error": 0.05, "delta": 0.1}
+    assert sure.to_frame().attrs == numbers | {"interval": (2.2, 3.4)}
     many = sc.Estimates((sure, an_estimate()), 0.1, 9, 0.1, "auto").to_frame()
     assert many.standard_error[0] == 0.05
     assert math.isnan(many.standard_error[1])
@@ -118,7 +106,7 @@ def test_the_rows_have_the_columns_that_an_empty_frame_has() -> None:
         for row in shown.records():
             columns = list(row)[: len(shown.frame_columns)]
             assert columns == list(shown.frame_columns)
-            if not isinstance(shown, Solution):  # policy_0, q_0 and so on follow
+            if not isinstance(shown, sc.Solution):  # policy_0, q_0 and so on follow
                 assert list(row) == columns
 
 
@@ -136,8 +124,7 @@ def test_pandas_has_the_same_rows() -> None:
         again = frame.to_dict("records")
         for row, found in zip(shown.records(), again, strict=True):
             for name, value in row.items():
-                missing = value is None or value != value
-                same = found[name] == value
-                assert same or (
-                    missing and (found[name] is None or found[name] != found[name])
-                )
+                if value is None or value != value:
+                    assert found[name] is None or found[name] != found[name]
+                else:
+                    assert found[name] == value

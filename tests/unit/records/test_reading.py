@@ -36,24 +36,18 @@ def test_an_estimate_reads_what_it_wrote_and_ignores_the_rest() -> None:
     [
         ({"schema": 2}, r'reads "schema": 1, got 2; write the object again'),
         ({"schema": None}, r'reads "schema": 1, got none'),
-        ({"schema": True}, r'reads "schema": 1, got True'),
         ({"kind": "schedule"}, r'reads "kind": "estimate", got \'schedule\''),
         ({"value": "much"}, r"estimate.value must be a number.* got 'much'"),
-        ({"value": True}, r"estimate.value must be a number.* got True"),
         ({"value": 10**400}, r"estimate.value must be a number below 1.8e308"),
         ({"interval": [1.0]}, r"estimate.interval must be a list of 2, got a list"),
         ({"interval": [1.0, {}]}, r"estimate.interval\[1\] must be a number"),
         ({"policy": 3}, r"estimate.policy must be a list, got 3"),
         ({"policy": [0.5, "x"]}, r"estimate.policy\[1\] must be a number"),
         ({"num_calls": 1.5}, r"estimate.num_calls must be a whole number, got 1.5"),
-        ({"num_calls": True}, r"estimate.num_calls must be a whole number, got True"),
         ({"method": 3}, r"estimate.method must be a text, got 3"),
         ({"price_hex": "zz"}, r"estimate.price_hex must be digits in base 16"),
         ({"certificate": 3}, r"estimate.certificate must be an object, got 3"),
-        (
-            {"certificate": {"kind": "search"}},
-            r"estimate.certificate must have 'interval', and it is missing",
-        ),
+        ({"certificate": {"kind": "search"}}, r"must have 'interval', and it is miss"),
         ({"state_form": "odd"}, r"estimate.state_form must be null, 'number'"),
         ({"state_form": {"array": "O"}}, r"must name a type of array such as '<f8'"),
         ({"state_form": {"list": [None]}}, r"must list 2 forms, one per item"),
@@ -63,13 +57,6 @@ def test_an_estimate_reads_what_it_wrote_and_ignores_the_rest() -> None:
 def test_what_does_not_fit_is_refused(change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(sc.InvalidInput, match=sentence):
         sc.Estimate.from_dict(written() | change)
-
-
-def test_a_field_that_is_missing_is_named() -> None:
-    data = written()
-    del data["q_values"]
-    with pytest.raises(sc.InvalidInput, match="estimate must have 'q_values'"):
-        sc.Estimate.from_dict(data)
 
 
 @pytest.mark.parametrize("text", ["", "{", "NaN", '{"value": Infinity}', "[" * 10**5])
@@ -88,9 +75,7 @@ def test_json_of_something_else_is_refused() -> None:
 def test_an_estimate_inside_a_list_is_named() -> None:
     many = sc.Estimates((an_estimate(),), 0.1, 1, 0.0, "auto").to_dict()
     many["estimates"][0]["value"] = []
-    with pytest.raises(
-        sc.InvalidInput, match=r"estimates\[0\]: estimate.value must be"
-    ):
+    with pytest.raises(sc.InvalidInput, match=r"estimates\[0\]: estimate.value must"):
         sc.Estimates.from_dict(many)
 
 
@@ -131,9 +116,7 @@ def test_an_operator_of_ones_own_needs_the_facts() -> None:
     facts = Facts(2, 2, 0.5, own, (0.0, 1.0))
     schedule = compile_schedule(facts, epsilon=0.8, delta=0.1)
     data = json.loads(schedule.to_json())
-    with pytest.raises(
-        sc.InvalidInput, match=r"got 'custom'.* give facts=problem.facts"
-    ):
+    with pytest.raises(sc.InvalidInput, match=r"got 'custom'.* give facts=problem.f"):
         sc.Schedule.from_dict(data)
     assert sc.Schedule.from_dict(data, facts=facts) == schedule
 

@@ -2,6 +2,7 @@
 its rerun, the full algorithm equal to ``plan``.
 """
 
+import contextlib
 import csv
 import math
 import re
@@ -13,10 +14,7 @@ from click.testing import CliRunner
 
 import smoothcruiser as sc
 from smoothcruiser.cli.reproduce import QUICK, reproduce, reproduce_into
-from smoothcruiser.errors import MissingExtra
 from smoothcruiser.reproduce import figures, full
-from smoothcruiser.reproduce import figures as published
-from smoothcruiser.reproduce import figures as table1
 from smoothcruiser.reproduce.report import Results, write_csv
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.theory import paper_constants as paper
@@ -44,22 +42,15 @@ def plain(temperature):
     def simulated(e):
         if e >= kappa:
             return sparse(e)
-        return (
-            1
-            + simulated(e / root)
-            + beta / e * simulated(math.sqrt(kappa * e / GAMMA))
-        )
+        query = simulated(math.sqrt(kappa * e / GAMMA))
+        return 1 + simulated(e / root) + beta / e * query
 
     def lemma(e):
         if e >= kappa:
             return sparse(e)
         power = math.log2(GAMMA / (1 - GAMMA) * 2 * beta / kappa)
-        return (
-            kappa**2
-            * sparse(kappa)
-            * (math.log(kappa / GAMMA / e) / math.log(1 / GAMMA)) ** power
-            / e**2
-        )
+        steps = math.log(kappa / GAMMA / e) / math.log(1 / GAMMA)
+        return kappa**2 * sparse(kappa) * steps**power / e**2
 
     return sparse, simulated, lemma
 
@@ -71,52 +62,36 @@ def same(log10, value):
 
 @pytest.mark.compiles
 def test_figure_1_equals_the_published_formulas():
+    """Exact counts lie below the published curves; below kappa a run for delta costs
+    more than one draw; sparse above smooth; the sharp schedule is cheaper by orders.
+    """
     sparse, simulated, lemma = plain(0.1)
     # the sharp schedule at the largest accuracy alone
-    rows = figures.figure_1(points=100, sharp_every=1000)
+    rows = figures.figure_1(points=100, sharp_every=99)
     assert [rows[0].epsilon, rows[-1].epsilon] == pytest.approx([1e-9, 1e-1])
     compared = 0
     for row in rows:
         assert same(row.simulated, simulated(row.epsilon))
         assert same(row.lemma_1, lemma(row.epsilon))
-        try:
-            expected = sparse(row.epsilon)
-        # (2 alpha/e^2)^H leaves the floats; the published code has inf there
-        except OverflowError:
-            continue
-        assert same(row.sparse, expected)
-        compared += 1
+        assert row.exact < row.simulated < row.lemma_1 + 1e-9
+        assert row.exact <= row.exact_sparse + 1e-9
+        assert row.run > row.exact
+        with contextlib.suppress(OverflowError):  # (2 alpha/e^2)^H leaves the floats
+            assert same(row.sparse, sparse(row.epsilon))
+            compared += 1
     assert compared > 60
+    assert rows[-1].sharp < rows[-1].run - 10.0
 
 
 @pytest.mark.compiles
 def test_figure_2_equals_the_published_formulas():
     for row in figures.figure_2(points=100, sharp_every=1000):
         sparse, simulated, lemma = plain(row.temperature)
-        assert row.epsilon == pytest.approx(
-            0.01 * (1.0 + row.temperature * math.log(2.0)) / 0.8
-        )
+        span = (1.0 + row.temperature * math.log(2.0)) / 0.8
+        assert row.epsilon == pytest.approx(0.01 * span)
         assert same(row.simulated, simulated(row.epsilon))
         assert same(row.lemma_1, lemma(row.epsilon))
         assert same(row.sparse, sparse(row.epsilon))
-
-
-@pytest.mark.compiles
-def test_counts_beside_the_curves():
-    """Exact counts lie below the published curves; below kappa a run for delta
-    costs more than one draw; sparse above smooth.
-    """
-    for row in figures.figure_1(points=9, sharp_every=1000):
-        assert row.exact < row.simulated < row.lemma_1 + 1e-9
-        assert row.exact <= row.exact_sparse + 1e-9
-        assert row.run > row.exact
-
-
-@pytest.mark.compiles
-def test_the_sharp_schedule_is_cheaper_by_orders():
-    row = figures.figure_1(points=9, sharp_every=8)[-1]
-    assert row.epsilon == pytest.approx(0.1)
-    assert row.sharp < row.run - 10.0
 
 
 def test_slopes_of_known_powers():
@@ -137,13 +112,12 @@ def test_the_simulated_curve_far_beyond_floats():
     recurrence holds there.
     """
     setting, e = PaperSetting.entropy(0.2, 0.1, 2), 1e-150
-    onward = published.simulated_log10(setting, e / math.sqrt(0.2), DP)
-    query = math.log10(paper.beta(setting, DP) / e) + published.simulated_log10(
-        setting, math.sqrt(paper.kappa(setting) * e / 0.2), DP
-    )
-    assert published.simulated_log10(setting, e, DP) == pytest.approx(
-        published.log10_sum((0.0, onward, query)), rel=1e-12
-    )
+    onward = figures.simulated_log10(setting, e / math.sqrt(0.2), DP)
+    below = math.sqrt(paper.kappa(setting) * e / 0.2)
+    query = math.log10(paper.beta(setting, DP) / e)
+    query += figures.simulated_log10(setting, below, DP)
+    expected = pytest.approx(figures.log10_sum((0.0, onward, query)), rel=1e-12)
+    assert figures.simulated_log10(setting, e, DP) == expected
 
 
 # --- Table 1 ------------------------------------------------------------------
@@ -163,21 +137,15 @@ def test_table_1_reproduces():
     """Means within 4 standard errors of the rerun, standard deviations within
     3%, with the paper's number of runs.
     """
-    rows = table1.table_1()
+    rows = figures.table_1()
     assert [r.environment for r in rows] == list(RERUN)
-    for row in rows:
-        _, mean, std = RERUN[row.environment]
+    for row, environment in zip(rows, figures.ENVIRONMENTS, strict=True):
+        value, mean, std = RERUN[row.environment]
+        exact = float(sc.solve(environment.problem()).values[0])
+        assert exact == pytest.approx(value, abs=5e-7)
         assert row.runs == 32_723
         assert abs(row.mean - mean) <= 4.0 * row.std / math.sqrt(row.runs)
         assert row.std == pytest.approx(std, rel=0.03)
-
-
-@pytest.mark.compiles
-@pytest.mark.parametrize("environment", table1.ENVIRONMENTS, ids=lambda e: e.name)
-def test_the_environments_have_the_published_values(environment):
-    assert float(sc.solve(environment.problem()).values[0]) == pytest.approx(
-        RERUN[environment.name][0], abs=5e-7
-    )
 
 
 @pytest.mark.compiles
@@ -185,10 +153,9 @@ def test_without_noise_the_check_is_exact_in_the_mean():
     """Q-hat = Q makes sampleV_check unbiased: zeta = 0 is an accuracy so small
     that it never counts.
     """
-    problem = sc.make(
-        "garnet:states=6,actions=4,seed=1", discount=0.5, temperature=10.0
-    )
-    errors = table1.check_errors(problem, 1e-12, 4000, np.random.default_rng(1))
+    name = "garnet:states=6,actions=4,seed=1"
+    problem = sc.make(name, discount=0.5, temperature=10.0)
+    errors = figures.check_errors(problem, 1e-12, 4000, np.random.default_rng(1))
     assert errors.std() > 0.1
     assert abs(errors.mean()) <= 4.0 * errors.std() / math.sqrt(4000)
 
@@ -197,12 +164,11 @@ def test_vectorized_steps_follow_the_tables():
     """Each of the grid's outcomes as often as its probability says, within 5
     standard deviations.
     """
-    problem = table1.ENVIRONMENTS[2].problem()
+    problem = figures.ENVIRONMENTS[2].problem()
     count, rng = 20_000, np.random.default_rng(0)
     for state, action in ((0, 1), (6, 2), (12, 0), (24, 3)):
-        reward, after = table1.step(
-            problem, np.full(count, state), np.full(count, action), rng
-        )
+        pair = np.full(count, state), np.full(count, action)
+        reward, after = figures.step(problem, *pair, rng)
         for p, r, z in problem.tables.outcomes(state, action):
             hits = after == z
             assert abs(hits.mean() - p) <= 5.0 * math.sqrt(p * (1.0 - p) / count)
@@ -216,18 +182,15 @@ def test_vectorized_steps_follow_the_tables():
 @pytest.mark.compiles
 def test_repeats_are_plans():
     """The loop that reuses one engine returns the bits of ``plan``."""
-    problem = table1.ENVIRONMENTS[0].problem()
+    problem = figures.ENVIRONMENTS[0].problem()
     schedule = compile_schedule(problem.facts, epsilon=0.125, delta=0.1)
     found = full.repeat(problem, schedule, 0, 3)
     for seed in range(3):
-        estimate = sc.plan(
-            problem, 0, epsilon=0.125, delta=0.1, method="smoothcruiser", seed=seed
-        )
-        assert (estimate.value, *estimate.q_values, estimate.num_calls) == (
-            found.values[seed],
-            *found.q_values[seed],
-            found.calls[seed],
-        )
+        promise = {"epsilon": 0.125, "delta": 0.1, "method": "smoothcruiser"}
+        estimate = sc.plan(problem, 0, seed=seed, **promise)
+        assert estimate.value == found.values[seed]
+        assert estimate.q_values == tuple(found.q_values[seed])
+        assert estimate.num_calls == found.calls[seed]
 
 
 @pytest.mark.compiles
@@ -235,7 +198,7 @@ def test_scaled_rewards_are_a_lower_temperature():
     """F_lambda(cQ) = c F_{lambda/c}(Q): rewards times 100 at lambda = 10 are
     the rewards at lambda = 0.1.
     """
-    environment = table1.ENVIRONMENTS[2]
+    environment = figures.ENVIRONMENTS[2]
     scaled = sc.solve(full.variant(environment, sc.Entropy(10.0), scale=100.0)).values
     cold = sc.solve(full.variant(environment, sc.Entropy(0.1))).values
     np.testing.assert_allclose(scaled, 100.0 * np.asarray(cold), rtol=1e-9)
@@ -246,9 +209,8 @@ def test_the_reward_sensitive_cases_are_sensitive():
     for case in full.cases():
         if case.group == "reward-sensitive":
             exact = float(sc.solve(case.problem).values[case.state])
-            assert (
-                exact - full._without_rewards(case.problem, case.state) > 0.8 * exact
-            )
+            unpaid = full._without_rewards(case.problem, case.state)
+            assert exact - unpaid > 0.8 * exact
 
 
 @pytest.mark.compiles
@@ -256,7 +218,7 @@ def test_the_game_takes_turns():
     """By hand on the 5-chain before the reward, without regularization: max
     steps into the last state for 100 at once.
     """
-    problem = full.variant(table1.ENVIRONMENTS[0], sc.Max(), scale=100.0, game=True)
+    problem = full.variant(figures.ENVIRONMENTS[0], sc.Max(), scale=100.0, game=True)
     values = np.asarray(sc.solve(problem).values)
     assert problem.mover(3) == 1
     assert problem.mover(8) == 2
@@ -281,13 +243,6 @@ def test_a_full_row_keeps_its_promise():
 # --- files and report ---------------------------------------------------------
 
 
-def test_csv_columns_and_gaps(tmp_path):
-    write_csv(tmp_path / "t.csv", [table1.CheckRow("x", math.nan, 0.5, 3, 1.0, 2.0)])
-    head, row = csv.reader((tmp_path / "t.csv").open())
-    assert head == ["environment", "mean", "std", "runs", "paper_mean", "paper_std"]
-    assert row == ["x", "", "0.5", "3", "1.0", "2.0"]
-
-
 @pytest.mark.slow
 @pytest.mark.compiles
 def test_reproduce_all_quickly(tmp_path):
@@ -295,23 +250,13 @@ def test_reproduce_all_quickly(tmp_path):
     both reports carry every section.
     """
     paths = {p.name for p in reproduce_into(tmp_path, "all", QUICK)}
-    data = {
-        "figure1.csv",
-        "figure2.csv",
-        "table1.csv",
-        "full.csv",
-        "relaxation.csv",
-        "scheme.csv",
-        "scheme_printed.csv",
-    }
+    data = ["figure1", "figure2", "table1", "full", "relaxation", "scheme"]
+    data = {f"{name}.csv" for name in (*data, "scheme_printed")}
     assert paths == data | {"report.html", "report.md"}
     for name in ("figure1", "figure2", "relaxation"):
         assert (tmp_path / f"{name}.svg").read_text().count("<svg") == 1
         assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
-    page, text = (
-        (tmp_path / "report.html").read_text(),
-        (tmp_path / "report.md").read_text(),
-    )
+    page, text = ((tmp_path / f"report.{x}").read_text() for x in ("html", "md"))
     assert page.count("<svg") == 3
     addresses = set(re.findall(r"https?://[^\s\"'<>)]+", page))
     # names of formats, never fetched
@@ -326,27 +271,22 @@ def test_reproduce_all_quickly(tmp_path):
     for title in ("Figure 1", "Figure 2", "stubbed Q", "full algorithm", "relaxation"):
         assert title in page
         assert title in text
-    assert next(csv.reader((tmp_path / "table1.csv").open())) == [
-        "environment",
-        "mean",
-        "std",
-        "runs",
-        "paper_mean",
-        "paper_std",
-    ]
 
 
 @pytest.mark.compiles
 def test_the_command_runs_one_part(tmp_path):
+    folder = tmp_path / "new"
     outcome = CliRunner().invoke(
-        reproduce, ["table1", "--quick", "--out", str(tmp_path / "new")]
+        reproduce, ["table1", "--quick", "--out", str(folder)]
     )
     assert outcome.exit_code == 0, outcome.output
-    assert {p.name for p in (tmp_path / "new").iterdir()} == {
-        "table1.csv",
-        "report.html",
-        "report.md",
-    }
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"table1.csv", "report.html", "report.md"}
+    head = next(csv.reader((folder / "table1.csv").open()))
+    assert head == ["environment", "mean", "std", "runs", "paper_mean", "paper_std"]
+    write_csv(folder / "gap.csv", [figures.CheckRow("x", math.nan, 0.5, 3, 1.0, 2.0)])
+    rows = list(csv.reader((folder / "gap.csv").open()))
+    assert rows[1] == ["x", "", "0.5", "3", "1.0", "2.0"]
 
 
 @pytest.mark.parametrize("module", ["jinja2", "matplotlib.figure"])
@@ -355,5 +295,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch, module):
 
     monkeypatch.setitem(sys.modules, module, None)
     row = figures.Figure1Row(0.1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, math.nan, math.nan)
-    with pytest.raises(MissingExtra, match=r"pip install 'smoothcruiser\[report\]'"):
+    with pytest.raises(
+        sc.MissingExtra, match=r"pip install 'smoothcruiser\[report\]'"
+    ):
         write_report(Results(figure_1=(row,)), tmp_path)

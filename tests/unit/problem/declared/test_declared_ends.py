@@ -8,19 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.checks.probe import walk_blocks
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
-from smoothcruiser.problem.declaration_checks import (
-    has_bounded_total,
-    is_undiscounted,
-    refuse_undiscounted,
-)
 from smoothcruiser.problem.facts import expected_steps
 from smoothcruiser.problem.fingerprint import fingerprint
-from smoothcruiser.problem.model.known_outcomes import BadRow, read_row
 
 pytestmark = pytest.mark.compiles
 
@@ -37,28 +31,9 @@ def stay(state: int, action: int, rng: Any) -> tuple[float, int]:
 
 
 def walker(step: Any = walk, **more: Any) -> sc.MDP:
-    common: dict[str, Any] = {
-        "num_actions": 2,
-        "discount": 1,
-        "operator": sc.Max(),
-        "reward_range": (-1.0, 1.0),
-        "terminal": lambda state: abs(state) == 2,
-        "initial_state": 0,
-    }
-    return sc.MDP(step, **(common | more))
-
-
-def turns(**more: Any) -> sc.Game:
-    common: dict[str, Any] = {
-        "player": lambda state: 1 + state % 2,
-        "num_actions": 2,
-        "discount": 1,
-        "operator": sc.Max(),
-        "reward_range": (-1.0, 2.0),
-        "terminal": True,
-        "initial_state": 0,
-    }
-    return sc.Game(walk, **(common | more))
+    common = {"discount": 1, "operator": sc.Max(), "reward_range": (-1.0, 1.0)}
+    over = lambda state: abs(state) == 2  # noqa: E731
+    return mdp(step, **(common | {"terminal": over} | more))
 
 
 def table(probabilities: list[float], **more: Any) -> Any:
@@ -87,9 +62,13 @@ def test_the_expected_number_of_steps_is_rounded_up() -> None:
     assert walker(episodes_end=(3, 0.25), horizon=40).facts.steps(40) == 40.0
 
 
+ENTROPIC = {"episodes_end": (2, 0.5), "discount": 0.99, "operator": sc.Entropy(1.0)}
+
+
 @pytest.mark.parametrize(
     ("more", "bounds"),
     [
+        (ENTROPIC, (4.0 * (math.log(2.0) - 1.0), 4.0 * (math.log(2.0) + 1.0))),
         ({"episodes_end": (3, 0.25)}, (-12.0, 12.0)),
         ({"episodes_end": (3, 0.25), "reward_range": (1.0, 2.0)}, (0.0, 24.0)),
         ({"episodes_end": (3, 0.25), "reward_range": (-2.0, -1.0)}, (-24.0, 0.0)),
@@ -115,34 +94,6 @@ def test_bounds_of_declared_totals(
     assert all(map(math.isfinite, facts.q_bounds()))
 
 
-@pytest.mark.parametrize("alternating", [False, True])
-@pytest.mark.parametrize(
-    ("more", "bounds"),
-    [({"payoffs": "end"}, (-1.0, 2.0)), ({"episodes_end": (2, 0.5)}, (-4.0, 8.0))],
-)
-def test_games_have_finite_bounds_for_both_players(
-    more: dict[str, Any], bounds: tuple[float, float], alternating: bool
-) -> None:
-    facts = turns(alternating=alternating, **more).facts
-    for player in (1, 2):
-        assert facts.value_bounds(player) == pytest.approx(bounds)
-        assert all(map(math.isfinite, facts.q_bounds(player)))
-
-
-def test_a_regularizer_adds_in_every_expected_step() -> None:
-    """Rewards in [-1, 1] and log 2 per step, for 4 steps in the mean."""
-    entropic = walker(discount=0.99, operator=sc.Entropy(1.0), episodes_end=(2, 0.5))
-    bounds = (4.0 * (math.log(2.0) - 1.0), 4.0 * (math.log(2.0) + 1.0))
-    assert entropic.facts.value_bounds() == pytest.approx(bounds)
-
-
-def test_errors_below_discount_1_are_added_up_as_before() -> None:
-    """Only bounds on V may count expected steps there."""
-    assert walker(discount=0.99, episodes_end=(1, 1)).facts.steps(None) == (
-        walker(discount=0.99).facts.steps(None)
-    )
-
-
 # --- what is refused ----------------------------------------------------------
 
 
@@ -150,12 +101,8 @@ def test_errors_below_discount_1_are_added_up_as_before() -> None:
     ("more", "sentence"),
     [
         ({"min_probability": 0}, "min_probability must be a number above 0"),
-        ({"min_probability": 1.5}, "min_probability must be a number above 0"),
-        ({"min_probability": True}, "min_probability must be a number above 0"),
         ({"min_probability": math.nan}, "min_probability must be a number above 0"),
-        ({"min_probability": "1"}, "min_probability must be a number above 0"),
         ({"episodes_end": 5}, r"episodes_end must be \(steps, probability\)"),
-        ({"episodes_end": (5,)}, r"episodes_end must be \(steps, probability\)"),
         ({"episodes_end": (0, 0.5)}, "whole number of at least 1"),
         ({"episodes_end": (2.5, 0.5)}, "whole number of at least 1"),
         ({"episodes_end": (2, 0.0)}, "above 0 and at most 1"),
@@ -163,14 +110,11 @@ def test_errors_below_discount_1_are_added_up_as_before() -> None:
         ({"episodes_end": (2, 1e-320)}, r"steps/probability of at most 1e\+15"),
         ({"episodes_end": (10**400, 1.0)}, r"steps/probability of at most 1e\+15"),
         ({"episodes_end": (2, 0.5), "terminal": None}, "episodes_end needs ends"),
-        (
-            {"episodes_end": (2, 0.5), "value_bounds": (5, 6)},
-            "exclude every value that the rewards allow",
-        ),
+        ({"episodes_end": (2, 0.5), "value_bounds": (5, 6)}, "exclude every value"),
     ],
 )
 def test_what_cannot_hold_is_refused(more: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(InvalidInput, match=sentence):
+    with pytest.raises(sc.InvalidInput, match=sentence):
         walker(**({"discount": 0.9} | more))
 
 
@@ -185,10 +129,10 @@ def test_tables_are_compared_with_the_least_probability() -> None:
     """Rounding is forgiven, a rarer outcome is not, nor a change afterwards."""
     assert table([0.1] * 10, min_probability=0.1).min_probability == 0.1
     with pytest.raises(
-        InvalidInput, match=r"=0\.3 needs .* state 0, action 0 .* 0\.2"
+        sc.InvalidInput, match=r"=0\.3 needs .* state 0, action 0 .* 0\.2"
     ):
         table([0.8, 0.2], min_probability=0.3)
-    with pytest.raises(InvalidInput, match="drop min_probability="):
+    with pytest.raises(sc.InvalidInput, match="drop min_probability="):
         replace(table([0.8, 0.2]), min_probability=0.3)
 
 
@@ -201,10 +145,7 @@ def test_rows_are_compared_with_the_least_probability() -> None:
     model = walker(
         outcomes=lambda s, a: lists[a], min_probability=0.4, episodes_end=(1, 1.0)
     )
-    assert len(read_row(model, 0, 0)) == 3
-    with pytest.raises(BadRow, match=r"=0\.4 needs .* state 0, action 1 has one with"):
-        read_row(model, 0, 1)
-    with pytest.raises(InvalidInput, match="state 0, action 1"):
+    with pytest.raises(sc.InvalidInput, match=r"=0\.4 needs .* state 0, action 1 has"):
         sc.plan(model)
 
 
@@ -222,15 +163,13 @@ BOUNDED: list[dict[str, Any]] = [
 def test_a_bounded_total_needs_no_horizon(more: dict[str, Any]) -> None:
     """A step alone will do; auto leaves it to certified search, others refuse."""
     problem = walker(**more)
-    assert is_undiscounted(problem)
-    assert has_bounded_total(problem)
     asked: dict[str, Any] = {"epsilon": 0.1, "delta": 0.1}
     ready = sc.prepare(problem, **asked)
     assert ready.method.name == "certified"
     assert "discount 1 without a horizon" in ready.notes[0]
-    with pytest.raises(InvalidInput, match=r"^uct needs .*method='certified'"):
+    with pytest.raises(sc.InvalidInput, match=r"^uct needs .*method='certified'"):
         sc.plan(problem, method="uct", budget=9)
-    with pytest.raises(InvalidInput, match=r"^smoothcruiser needs .*='certified'"):
+    with pytest.raises(sc.InvalidInput, match=r"^smoothcruiser needs .*='certified'"):
         sc.plan(problem, method="smoothcruiser", **asked)
 
 
@@ -247,13 +186,15 @@ def test_a_bounded_total_needs_no_horizon(more: dict[str, Any]) -> None:
 def test_other_totals_are_refused(more: dict[str, Any]) -> None:
     """The sentence names the three declarations."""
     sentence = r"without a horizon.*payoffs='end'.*total_reward_range=.*episodes_end="
-    with pytest.raises(InvalidInput, match=sentence):
+    with pytest.raises(sc.InvalidInput, match=sentence):
         walker(**more)
 
 
 def test_auto_says_why_no_search_can_be() -> None:
     """There is no schedule to take its place."""
-    with pytest.raises(InvalidInput, match=r"certified search alone, and .*'batched'"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"certified search alone, and .*'batched'"
+    ):
         sc.plan(walker(payoffs="end"), epsilon=0.1, delta=0.1, executor="batched")
 
 
@@ -263,8 +204,10 @@ def test_a_known_model_is_solved() -> None:
     rows[0] = [(0.5, 0.0, -1), (0.5, 0.0, 1)]
     known = walker(outcomes=lambda s, a: rows[s], payoffs="end", min_probability=0.5)
     assert sc.plan(known).value == pytest.approx(0.0, abs=1e-12)
-    with pytest.raises(InvalidInput, match=r"method='exact'.*or method='certified'"):
-        refuse_undiscounted(known, "uct")
+    with pytest.raises(
+        sc.InvalidInput, match=r"method='exact'.*or method='certified'"
+    ):
+        sc.plan(known, method="uct", budget=9)
 
 
 def test_exact_notes_an_end_that_does_not_come() -> None:
@@ -282,6 +225,10 @@ def test_exact_notes_an_end_that_does_not_come() -> None:
 # --- what is found out, and what is said --------------------------------------
 
 
+def flat(report: sc.Check) -> str:
+    return " ".join(str(report).split())
+
+
 def test_check_finds_an_episode_that_does_not_end() -> None:
     """(1 - q)**blocks <= 1e-9 for a walk of so many blocks."""
     assert walk_blocks(1.0) == 1
@@ -289,12 +236,10 @@ def test_check_finds_an_episode_that_does_not_end() -> None:
     assert sc.check(walker(episodes_end=(2, 0.4))).ok
     report = sc.check(walker(stay, episodes_end=(2, 0.5)))
     assert not report.ok
-    shown = " ".join(str(report).split())
-    assert "a walk of 60 steps with random actions did not end" in shown
+    assert "a walk of 60 steps with random actions did not end" in flat(report)
     skipped = sc.check(walker(stay, episodes_end=(1000, 0.5)))
     assert skipped.ok
-    shown = " ".join(str(skipped).split())
-    assert "was not tested: that takes a walk of 30,000 steps" in shown
+    assert "was not tested: that takes a walk of 30,000 steps" in flat(skipped)
 
 
 def test_check_counts_outcomes() -> None:
@@ -302,8 +247,7 @@ def test_check_counts_outcomes() -> None:
     assert sc.check(walker(payoffs="end", min_probability=0.4)).ok
     report = sc.check(walker(payoffs="end", min_probability=0.6))
     assert not report.ok
-    shown = " ".join(str(report).split())
-    assert "min_probability=0.6 leaves room for 1 outcomes" in shown
+    assert "min_probability=0.6 leaves room for 1 outcomes" in flat(report)
 
 
 def test_the_certificate_and_the_fingerprint_tell() -> None:
@@ -313,13 +257,6 @@ def test_the_certificate_and_the_fingerprint_tell() -> None:
     assert (
         "within 2,000 steps with a probability of at least 0.5, as declared" in words
     )
-    digests = {
-        fingerprint(p).digest
-        for p in (
-            declared,
-            replace(declared, min_probability=None),
-            replace(declared, episodes_end=None),
-            replace(declared, episodes_end=(2000, 0.25)),
-        )
-    }
-    assert len(digests) == 4
+    changes = [{}, {"min_probability": None}]
+    changes += [{"episodes_end": ends} for ends in (None, (2000, 0.25))]
+    assert len({fingerprint(replace(declared, **x)).digest for x in changes}) == 4

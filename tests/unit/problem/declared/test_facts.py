@@ -1,69 +1,140 @@
-"""The box that holds every action value, by hand: r_lo + gamma V_lo to r_hi +
-gamma V_hi, with V that of the next state, its mover and the steps then left.
+"""Bounds on V and Q by hand (theory, section 3): a table of declarations and of what
+follows from them. Without a change: gamma = 1/2, lambda = 1, K = 2, rewards in [0, 1].
 """
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
+from worlds import mdp, walk
 
-from smoothcruiser.operators import Entropy, Max
-from smoothcruiser.problem.facts import Facts
+import smoothcruiser as sc
 
-LOG2 = math.log(2.0)
-
-
-def facts(**more: object) -> Facts:
-    common = {"discount": 0.5, "operator": Max(), "reward_range": (0.0, 1.0)}
-    return Facts(2, 2, **(common | more))
-
-
-def test_without_a_horizon() -> None:
-    """V in [0, 2]: Q in [0, 1 + 1]."""
-    assert facts().q_bounds() == pytest.approx((0.0, 2.0))
-
-
-@pytest.mark.parametrize(("horizon", "top"), [(1, 1.0), (2, 1.5), (3, 1.75)])
-def test_a_horizon_counts_the_step_that_is_taken(horizon: int, top: float) -> None:
-    """With h steps left the next state has h - 1; asked for or by default."""
-    assert facts(horizon=horizon).q_bounds() == pytest.approx((0.0, top))
-    assert facts(horizon=9).q_bounds(remaining=horizon) == pytest.approx((0.0, top))
+M = math.log(2.0)
+PLAIN = {"operator": sc.Max()}
+SOME = {"legal": lambda state, action: True}
+ENDS = {"terminal": True}
+GAME = {"player": lambda state: 1}
+TURNS = GAME | {"alternating": True}
+LONG = {"discount": 1.0, "horizon": 3}
+TOTAL = PLAIN | ENDS | {"reward_range": (-1.0, 1.0)}
+LEFT = TOTAL | {"horizon": 4, "total_reward_range": (-3.0, 0.5)}
+PAID, COST = ({**PLAIN, "reward_range": ends} for ends in ((1.0, 2.0), (-2.0, -1.0)))
+STRICT = TURNS | {"total_reward_range": (0.5, 1.0), "horizon": 3}
+LATE = M * (1.0 + 0.5**3) / 1.5  # the offset of three strict turns
 
 
-def test_terminals_put_zero_among_the_next_values() -> None:
-    """Rewards in [1, 2], V in [2, 4] or 0: Q in [1, 4]; without ends [2, 4]."""
-    paid = {"reward_range": (1.0, 2.0)}
-    assert facts(**paid).q_bounds() == pytest.approx((2.0, 4.0))
-    assert facts(terminals=True, **paid).q_bounds() == pytest.approx((1.0, 4.0))
-    known = facts(terminals=True, given_bounds=(3.0, 3.5), **paid)
-    assert known.q_bounds() == pytest.approx((1.0, 2.0 + 0.5 * 3.5))
-    lost = facts(terminals=True, given_bounds=(-3.5, -3.0), reward_range=(-2.0, -1.0))
-    assert lost.q_bounds() == pytest.approx((-2.0 - 0.5 * 3.5, -1.0))
+class Unshifted(type(sc.Max())):  # type: ignore[misc]
+    """An operator for which Lemma T, F(Q + c) = F(Q) + c, is not known."""
+
+    shift_invariant = False
 
 
-def test_turns_that_alternate_have_the_other_player_next() -> None:
-    """V less the mover's offset log(2)/(1 + gamma) is in [0, 2]; after player 1
-    comes player 2, whose offset is subtracted.
-    """
-    turns = facts(operator=Entropy(1.0), game=True, alternating=True)
-    offset = LOG2 / 1.5
-    assert turns.q_bounds(1) == pytest.approx((-0.5 * offset, 2.0 - 0.5 * offset))
-    assert turns.q_bounds(2) == pytest.approx((0.5 * offset, 2.0 + 0.5 * offset))
+def facts(**changes: Any) -> Any:
+    if "player" in changes:
+        usual = {"num_actions": 2, "discount": 0.5, "operator": sc.Entropy(1.0)}
+        return sc.Game(walk, **(usual | changes)).facts
+    return mdp(**changes).facts
 
 
-def test_turns_in_any_order_allow_for_either_player() -> None:
-    """V in [-2 log 2, 2 + 2 log 2], whoever moves next."""
-    game = facts(operator=Entropy(1.0), game=True)
-    for player in (1, 2):
-        assert game.q_bounds(player) == pytest.approx((-LOG2, 2.0 + LOG2))
+UNKNOWN = TOTAL | {"operator": Unshifted(), "total_reward_range": (-1.0, 1.0)}
+HALF = sc.CustomOperator(lambda q: 0.5 * float(max(q)) + 0.25, lambda q: q, smooth=1.0)
+BY_HAND: list[tuple[dict[str, Any], str, tuple[Any, ...], Any]] = [
+    # the regularizer moves the value and does not widen it
+    ({}, "value_range", (), (2 * M, 2 * (1 + M))),
+    ({}, "value_span", (), 2.0),
+    ({}, "q_bounds", (), (M, 2 + M)),
+    # the offset of the fewest and of the most actions
+    (SOME, "value_range", (), (0.0, 2 * (1 + M))),
+    # ends pull the bounds to zero, and are among the next values
+    (ENDS, "value_range", (), (0.0, 2 * (1 + M))),
+    (ENDS | {"reward_range": (-5.0, -4.0)}, "value_range", (), (2 * (M - 5), 0.0)),
+    (PAID, "q_bounds", (), (2.0, 4.0)),
+    (PAID | ENDS, "q_bounds", (), (1.0, 4.0)),
+    (PAID | ENDS | {"value_bounds": (3.0, 3.5)}, "q_bounds", (), (1.0, 3.75)),
+    (COST | ENDS | {"value_bounds": (-3.5, -3.0)}, "q_bounds", (), (-3.75, -1.0)),
+    # games carry the regularizer on both sides, whoever moves next
+    (GAME, "value_range", (), (-2 * M, 2 * (1 + M))),
+    (GAME, "q_bounds", (1,), (-M, 2 + M)),
+    (GAME, "q_bounds", (2,), (-M, 2 + M)),
+    # strict turns do not: offsets of M/(1 + gamma), and the other player is next
+    (TURNS, "player_offset", (), M / 1.5),
+    (TURNS, "value_span", (), 2.0),
+    (TURNS, "value_bounds", (1,), (M / 1.5, 2 + M / 1.5)),
+    (TURNS, "value_bounds", (2,), (-M / 1.5, 2 - M / 1.5)),
+    (TURNS, "q_bounds", (1,), (-M / 3, 2 - M / 3)),
+    (TURNS, "q_bounds", (2,), (M / 3, 2 + M / 3)),
+    (TURNS | ENDS, "player_offset", (), 0.0),
+    (TURNS | LONG, "player_offset", (), M),  # M - M + M
+    # a horizon counts the step that is taken
+    (LONG, "value_range", (), (3 * M, 3 * (1 + M))),
+    (LONG, "value_range", (2,), (2 * M, 2 * (1 + M))),
+    (LONG, "value_range", (0,), (0.0, 0.0)),
+    (LONG, "q_bounds", (), (2 * M, 3 + 2 * M)),
+    (PLAIN | {"horizon": 1}, "q_bounds", (), (0.0, 1.0)),
+    (PLAIN | {"horizon": 9}, "q_bounds", (1, 3), (0.0, 1.75)),
+    ({"horizon": 2}, "steps", (2,), 1.5),
+    # given bounds tighten, and never bind an empty horizon
+    ({"value_bounds": (2.0, 3.0)}, "value_range", (), (2.0, 3.0)),
+    ({"value_bounds": (-9.0, 9.0)}, "value_range", (), (2 * M, 2 * (1 + M))),
+    (LONG | {"value_bounds": (1.5, 3.0)}, "q_bounds", (1, 1), (0.0, 1.0)),
+    # without shift invariance: (1 + 0.25)/(1 - 0.5) on both sides
+    ({"operator": HALF}, "value_range", (), (-2.5, 2.5)),
+    # the distance from plain max; mellowmax lies below by log K
+    ({}, "relaxation_bound", (), 2 * M),
+    (PLAIN, "relaxation_bound", (), 0.0),
+    ({"operator": sc.Sparsemax(1.0)}, "relaxation_bound", (), 0.5),
+    ({"operator": sc.KL(1.0)}, "relaxation_bound", (), 2 * M),
+    ({"operator": sc.KL(1.0, (0.1, 0.9))}, "relaxation_bound", (), 2 * math.log(10.0)),
+    ({"operator": HALF}, "relaxation_bound", (), math.inf),
+    # one reward at the end: 1 instead of 1/(1 - gamma)
+    (TOTAL | {"payoffs": "end"}, "value_bounds", (), (-1.0, 1.0)),
+    (TOTAL | {"payoffs": "end"}, "q_bounds", (), (-1.0, 1.0)),
+    # a total in [0, 1], and F(0) = log 2 in each of up to 2 discounted steps
+    (ENDS | {"total_reward_range": (0.0, 1.0)}, "value_bounds", (), (0.0, 1 + 2 * M)),
+    (ENDS | {"total_reward_range": (0.0, 1.0)}, "q_bounds", (), (0.0, 1 + M)),
+    # with one step left both ranges count
+    (LEFT, "value_bounds", (1, 1), (-1.0, 0.5)),
+    (LEFT, "q_bounds", (1, 1), (-1.0, 0.5)),
+    (LEFT, "value_bounds", (1, 0), (0.0, 0.0)),
+    # a move into an end is worth its reward alone, whatever the total
+    (TOTAL | {"total_reward_range": (0.5, 1.0)}, "q_bounds", (), (0.5, 1.0)),
+    # strict turns keep the offset of the mover beside a total
+    (STRICT, "value_bounds", (1,), (0.5 + LATE, 1.0 + LATE)),
+    (STRICT, "value_bounds", (2,), (0.5 - LATE, 1.0 - LATE)),
+    (STRICT, "value_bounds", (1, 0), (0.0, 0.0)),
+    (UNKNOWN, "value_bounds", (), (-2.0, 2.0)),
+]
 
 
-@pytest.mark.parametrize("discount", [0.0, 0.3, 0.5, 0.9, 0.999999995, 1 - 2.0**-52])
-@pytest.mark.parametrize("steps", [0, 1, 3, 20])
+@pytest.mark.parametrize(("changes", "name", "arguments", "expected"), BY_HAND)
+def test_bounds_by_hand(
+    changes: dict[str, Any], name: str, arguments: tuple[Any, ...], expected: Any
+) -> None:
+    assert getattr(facts(**changes), name)(*arguments) == pytest.approx(expected)
+
+
+def test_what_is_known_of_actions_ends_and_rewards() -> None:
+    assert (facts().min_actions, facts(**SOME).min_actions) == (2, 1)
+    assert facts(**SOME, min_actions=2).min_actions == 2
+    assert [facts(terminal=x).terminals for x in (True, False)] == [True, False]
+    assert facts(**TURNS).game
+    assert facts(**TURNS).alternating
+    prices = [facts(**x).price_is_exact for x in ({}, SOME, ENDS)]
+    assert prices == [True, False, False]
+    wide = facts(reward_range=(-3.0, 1.0), operator=sc.Entropy(2.0))
+    assert (wide.reward_span, wide.reward_bound) == (4.0, 3.0)
+    assert wide.regularizer_bound == pytest.approx(2.0 * M)
+    assert (wide.smoothness, wide.curvature) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.9, 0.999999995, 1 - 2.0**-52])
+@pytest.mark.parametrize("steps", [0, 3, 20])
 def test_discounted_steps_near_one_lose_no_digit(discount: float, steps: int) -> None:
     """1 - gamma**3 has nine digits left at 0.999999995: bounds on V were as wrong."""
     exact = sum((Fraction(discount) ** i for i in range(steps)), Fraction(0))
-    found = Fraction(facts(discount=discount).steps(steps))
-    assert abs(found - exact) <= 3 * Fraction(2) ** -52 * exact
+    computed = Fraction(facts(discount=discount).steps(steps))
+    assert abs(computed - exact) <= 3 * Fraction(2) ** -52 * exact

@@ -64,26 +64,12 @@ def problems():
 def test_another_process_finds_the_same_parts(problems):
     here = {text: fingerprint(problem) for text, problem in problems.items()}
     assert len({found.digest for found in here.values()}) == len(here)
-    folders = [
-        str(ROOT / "examples"),
-        str(ROOT / "src"),
-        os.environ.get("PYTHONPATH", ""),
-    ]
-    environment = {
-        **os.environ,
-        "PYTHONHASHSEED": "77",
-        "PYTHONPATH": os.pathsep.join(folders),
-    }
+    folders = os.pathsep.join([str(ROOT / "examples"), str(ROOT / "src")])
+    environment = os.environ | {"PYTHONHASHSEED": "77", "PYTHONPATH": folders}
     specs = {text: problem.spec for text, problem in problems.items()}
-    out = subprocess.run(
-        [sys.executable, "-c", CODE],
-        input=json.dumps(specs),
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    there = json.loads(out.stdout.splitlines()[-1])
+    how = {"env": environment, "input": json.dumps(specs), "text": True}
+    out = subprocess.check_output([sys.executable, "-c", CODE], **how)
+    there = json.loads(out.splitlines()[-1])
     for text, found in here.items():
         assert found.changes(there[text]) == (), text
         assert found.unseen == (), text

@@ -7,10 +7,9 @@ Each test names the fault and the sentence it has to end in.
 import math
 
 import pytest
-from worlds import COMMON, PROMISE, walk
+from worlds import COMMON, PROMISE, mdp, walk
 
 import smoothcruiser as sc
-from smoothcruiser.errors import OracleError
 
 PYTHON = ["reference", "python"]
 
@@ -28,15 +27,7 @@ def faulty(answer):
 FAULTS = {
     "NaN": (
         lambda r, z: (math.nan, z),
-        (
-            r"reward nan at state 3, action [01], outside reward_range \(0, 1\); "
-            r"declare "
-            r"the range"
-        ),
-    ),
-    "infinite": (
-        lambda r, z: (math.inf, z),
-        r"reward inf at state 3, action [01], outside reward_range",
+        r"reward nan at state 3, action [01], outside reward_range \(0, 1\); declare",
     ),
     "too large": (
         lambda r, z: (1.5, z),
@@ -48,19 +39,11 @@ FAULTS = {
     ),
     "one value": (
         lambda r, z: (r,),
-        (
-            r"must return \(reward, next_state\) or \(reward, next_state, "
-            r"terminated\), "
-            r"got .* at state 3"
-        ),
+        r"must return \(reward, next_state\) or \(reward, next_state, terminated\), got",
     ),
     "four values": (
         lambda r, z: (r, z, False, {}),
         r"must return \(reward, next_state\).* at state 3, action [01]",
-    ),
-    "nothing": (
-        lambda r, z: None,
-        r"must return \(reward, next_state\).*got None at state 3",
     ),
     "a word": (
         lambda r, z: ("much", z),
@@ -68,11 +51,7 @@ FAULTS = {
     ),
     "an undeclared end": (
         lambda r, z: (r, z, True),
-        (
-            r"ended the episode at state 3, action [01], but .*no terminal states; "
-            r"pass "
-            r"terminal="
-        ),
+        r"ended the episode at state 3, action [01], but .*no terminal states; pass term",
     ),
 }
 
@@ -117,44 +96,25 @@ def test_an_exception_in_the_middle_keeps_its_cause(executor):
 
 @pytest.mark.parametrize("executor", PYTHON)
 def test_a_state_without_an_action_and_a_player_that_does_not_exist(executor):
-    stuck = sc.MDP(walk, legal=lambda s, a: s != 3, **COMMON)
+    stuck = mdp(legal=lambda s, a: s != 3)
     with pytest.raises(
         sc.InvalidInput, match=r"State 3 has no legal action.*terminal="
     ):
-        sc.plan(
-            stuck,
-            2,
-            executor=executor,
-            epsilon="15%",
-            delta=0.1,
-            method="smoothcruiser",
-        )
+        sc.plan(stuck, 2, executor=executor, **PROMISE)
     third = sc.Game(walk, player=lambda s: 3 if s == 3 else 1, **COMMON)
-    with pytest.raises(
-        sc.InvalidInput, match=r"player\(3\) must be 1 \(max\) or 2 \(min\), got 3"
-    ):
-        sc.plan(
-            third,
-            2,
-            executor=executor,
-            epsilon="15%",
-            delta=0.1,
-            method="smoothcruiser",
-        )
+    with pytest.raises(sc.InvalidInput, match=r"player\(3\) must be 1 .*, got 3"):
+        sc.plan(third, 2, executor=executor, **PROMISE)
+    raising = mdp(terminal=lambda s: s == 3 and 1 / 0)
+    with pytest.raises(sc.OracleError, match="terminal raised ZeroDivisionError"):
+        sc.plan(raising, 2, executor=executor, **PROMISE)
 
 
 @pytest.mark.compiles
 def test_states_that_cannot_be_hashed_are_refused_by_searches_and_accepted_by_schedules():
-    problem = sc.MDP(
-        lambda s, a, rng: (rng.random(), [s[0] + a]),
-        **(COMMON | {"initial_state": [0]}),
-    )
+    problem = mdp(lambda s, a, rng: (rng.random(), [s[0] + a]), initial_state=[0])
     with pytest.raises(sc.SmoothcruiserError, match=r"hash"):
         sc.plan(problem, method="certified", epsilon=0.1, delta=0.1)
-    assert (
-        sc.plan(problem, epsilon="30%", delta=0.1, method="smoothcruiser").num_calls
-        > 0
-    )
+    assert sc.plan(problem, **(PROMISE | {"epsilon": "30%"})).num_calls > 0
 
 
 # --- nothing is lost ----------------------------------------------------------
@@ -181,50 +141,13 @@ def test_shards_finished_before_a_fault_are_kept(tmp_path):
     """
     store = tmp_path / "runs.db"
     moody = Moody()
-    problem = sc.MDP(moody, **COMMON)
-    how = {
-        "epsilon": "15%",
-        "delta": 0.1,
-        "method": "smoothcruiser",
-        "shards": 12,
-        "seed": 3,
-    }
-    calm = sc.plan(sc.MDP(walk, **COMMON), **how)
+    problem = mdp(moody)
+    how = PROMISE | {"shards": 12, "seed": 3}
+    calm = sc.plan(mdp(), **how)
     with pytest.raises(sc.OracleError, match=r"raised ConnectionError: gone at state"):
         sc.plan(problem, store=store, **how)
     moody.left = -1
     resumed = sc.resume(1, store, problem)
-    assert (resumed.value, resumed.q_values, resumed.num_calls) == (
-        calm.value,
-        calm.q_values,
-        calm.num_calls,
-    )
+    facts = [(x.value, x.q_values, x.num_calls) for x in (resumed, calm)]
+    assert facts[0] == facts[1]
     assert -1 - moody.left < calm.num_calls
-
-
-def test_an_error_of_terminal_in_a_leaf_is_told_in_a_sentence():
-    def terminal(state):
-        if state == 99:
-            raise ValueError("boom")
-        return False
-
-    def step(state, action, rng):
-        return 0.5, 99 if rng.random() < 0.02 else (state + 1) % 5
-
-    problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.4,
-        operator=sc.Entropy(0.1),
-        initial_state=0,
-        terminal=terminal,
-    )
-    with pytest.raises(OracleError, match="terminal raised ValueError"):
-        sc.plan(
-            problem,
-            method="smoothcruiser",
-            epsilon=0.2,
-            delta=0.05,
-            seed=3,
-            executor="python",
-        )

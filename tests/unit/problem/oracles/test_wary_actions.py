@@ -11,6 +11,7 @@ from enum import Enum, IntEnum
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.problem.wary_actions import (
@@ -66,8 +67,7 @@ def helper(a):
 
 
 def world(step, **changes):
-    usual = {"num_actions": 2, "discount": 0.5, "operator": "max", "initial_state": 0}
-    return sc.MDP(step, **(usual | changes))
+    return mdp(step, **({"operator": sc.Max()} | changes))
 
 
 def called(function):
@@ -83,20 +83,12 @@ def called(function):
         lambda s, a: np.arange(3)[a] == 1 and np.array([a]).dtype == np.int64,
         lambda s, a: f"{a}{a!r}" == "11" and str(a) == "1" and hash(a) == hash(1),
         lambda s, a: a is not None and a + 1 == 2 and type(a + 0) is int and bool(a),
-        lambda s, a: a == np.int64(1) and np.int64(1) == a and np.eye(2)[a][1] == 1.0,
-        lambda s, a: range(5)[a] == 1 and "ab"[a] == "b" and [0, 7][a:] == [7],
-        lambda s, a: (
-            (1 << a) == 2 and ~a == -2 and a ^ 1 == 0 and divmod(a, 2)[1] == 1
-        ),
-        lambda s, a: (
-            f"{a:02d}" == "01" and f"{a}" in ("1", "left") and format(a) == "1"
-        ),
+        lambda s, a: a == np.int64(1) and np.int64(1) == a and "ab"[a] == "b",
+        lambda s, a: f"{a:02d}" == "01" and f"{a}" in ("1", "left"),
         lambda s, a: json.dumps([a]) == "[1]" and struct.pack("b", a) == b"\x01",
         lambda s, a: Side(a) is Side.RIGHT and Move(a) is Move.GO and a in (0, 1),
         lambda s, a: a == Loose.GO and Loose(a) == a and a != Loose.UP,
-        lambda s, a: (
-            functools.lru_cache(lambda x: x + 1)(a) == 2 and {Side.RIGHT: 1}[a]
-        ),
+        lambda s, a: {Side.RIGHT: 1}[a],
         matched,
     ],
 )
@@ -109,13 +101,11 @@ def test_it_is_a_number(holds):
     [
         lambda s, a: a == "go",
         lambda s, a: a != "go",
-        lambda s, a: a in ["up", "go"],
         lambda s, a: a == b"go",
         lambda s, a: a == (0, 1),
         lambda s, a: ["up", "go"].count(a),
         lambda s, a: a == Move.GO,
         lambda s, a: a == Spelled.GO,
-        lambda s, a: a == np.str_("go"),
         named_match,
         catching,
     ],
@@ -147,7 +137,6 @@ def test_a_name_from_the_state_is_no_mistake(state):
         (lambda s, a: type(a) is int, False),
         (lambda s, a: a.__class__ is int, False),
         (lambda s, a: helper(a), False),
-        (lambda s, a: [helper(x) for x in (a,)], False),
         (functools.partial(lambda x, s, a: a is x, 1), False),
         (lambda s, a: a is None or s is None or a is ..., True),
         (lambda s, a: isinstance(a, int) and Side(a) is Side.LEFT, True),
