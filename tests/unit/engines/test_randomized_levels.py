@@ -64,7 +64,7 @@ def world(step: Any, operator: sc.Operator, **more: Any) -> sc.Problem:
 
 def run_alone(engine: Any, problem: sc.Problem, levels: Any, state: int, count: int):
     """A shard of ``count`` samples of the last level, centred at 0."""
-    root = Root("value", count, len(levels) - 1, "none")
+    root = Root("value", max(1, count), len(levels) - 1, "none")
     plan = Schedule("alone", problem.facts, levels, root, math.inf, 1.0)
     return engine(Job(problem, plan, state)).run_shard(Shard(0, 0, 0, count), 1)
 
