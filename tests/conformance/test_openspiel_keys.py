@@ -17,7 +17,6 @@ import pytest
 import smoothcruiser as sc
 
 spiel = pytest.importorskip("pyspiel")
-from smoothcruiser.adapters.openspiel import games as openspiel  # noqa: E402
 
 GAMMA, OPERATOR = 0.9, sc.Entropy(0.1)
 HERE = {"discount": GAMMA, "operator": OPERATOR}
@@ -121,7 +120,7 @@ def test_the_move_limit_of_quoridor_is_part_of_the_state():
 
 def test_the_move_limit_of_pig_is_felt_near_it_and_far_from_it_positions_are_merged():
     game = spiel.load_game("pig", {"winscore": 8, "horizon": 1000})
-    problem = openspiel.problem(game, **HERE)
+    problem = sc.adapters.openspiel.problem(game, **HERE)
     late = [1] * 997  # nobody rolls: three moves are left
     assert solved(problem, late) == pytest.approx(value(at(game, late)), abs=1e-12)
     begin, later, end, before = (
@@ -178,7 +177,7 @@ def test_histories_with_one_string_and_different_futures_have_different_keys(
     ],
 )
 def test_auto_takes_the_key_that_the_rules_need(name, merge):
-    problem = openspiel.problem(name, **HERE)
+    problem = sc.adapters.openspiel.problem(name, **HERE)
     assert problem.key.merge == merge
     assert pickle.loads(pickle.dumps(problem.key)) == problem.key
     assert (problem.key.assumption == "") == (merge == "history")
@@ -199,7 +198,7 @@ def test_auto_takes_the_key_that_the_rules_need(name, merge):
 )
 def test_a_merge_that_is_wrong_is_refused(name, merge, sentence):
     with pytest.raises(sc.InvalidInput, match=sentence):
-        openspiel.problem(name, merge=merge, **HERE)
+        sc.adapters.openspiel.problem(name, merge=merge, **HERE)
 
 
 def test_a_game_without_a_longest_one_needs_a_horizon_at_discount_one():
@@ -208,7 +207,7 @@ def test_a_game_without_a_longest_one_needs_a_horizon_at_discount_one():
     """
     with pytest.raises(sc.InvalidInput, match="maedn may go on for ever"):
         sc.make("openspiel:maedn", discount=1, operator="max")
-    problem = openspiel.problem("maedn", discount=0.999, operator=OPERATOR)
+    problem = sc.adapters.openspiel.problem("maedn", discount=0.999, operator=OPERATOR)
     low, high = problem.value_bounds
     assert high == pytest.approx(3.0 + OPERATOR.offset(45) / 0.001)
     assert low == -high
@@ -218,8 +217,9 @@ def test_twixt_boards_of_two_sizes_are_refused(monkeypatch):
     """They share one table of links inside OpenSpiel: after the second board,
     the first plays by other rules.
     """
-    monkeypatch.setattr(openspiel, "_TWIXT_SIZES", set())
-    openspiel.problem("twixt", **HERE)
+    sizes = "smoothcruiser.adapters.openspiel.games._TWIXT_SIZES"
+    monkeypatch.setattr(sizes, set())
+    sc.adapters.openspiel.problem("twixt", **HERE)
     sentence = "boards of sizes 5 and 8 spoil each other"
     with pytest.raises(sc.InvalidInput, match=sentence):
         sc.make("openspiel:twixt,board_size=5", **HERE)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 
 LAWS = settings(derandomize=True, deadline=None, max_examples=300)
 Pair = tuple[Operator, list[float], list[float]]

@@ -34,17 +34,12 @@ OPERATORS = (
 )
 
 
-# --- int: varying actions -----------------------------------------------------
+# --- int (tests/golden compares a tuple too) ----------------------------------
 
 
 @njit
 def hop(state, action, rng):
     return rng.random(), (3 * state + action + rng.integers(3)) % 11
-
-
-@njit
-def hop_allowed(state, action):
-    return action == 0 or (state + action) % 2 == 0
 
 
 # --- float: a noisy walk that ends far out ------------------------------------
@@ -59,21 +54,6 @@ def drift(state, action, rng):
 @njit
 def drifted_away(state):
     return abs(state) > 1.2
-
-
-# --- tuple: an alternating game -----------------------------------------------
-
-
-@njit
-def duel(state, action, rng):
-    mover, score = state
-    after = 0.5 * score + 0.2 * action * (3 - 2 * mover) + 0.1 * rng.exponential()
-    return 1.0 / (1.0 + after * after), (3 - mover, after)
-
-
-@njit
-def duel_mover(state):
-    return state[0]
 
 
 # --- NamedTuple: a game in no order, ended by the step's own flag -------------
@@ -161,16 +141,9 @@ def drop_mover(state):
 
 
 # kinds of state that are compiled as another kind of the list is: evidence alone
-ALIKE = ("int", "nested", "tuple", "float", "board")
+ALIKE = ("nested", "float", "board")
 PROBLEMS = {
-    "int": (0, sc.MDP, hop, {"legal": hop_allowed, "discount": 0.4}),
     "float": (0.25, sc.MDP, drift, {"terminal": drifted_away, "discount": 0.4}),
-    "tuple": (
-        (1, 0.0),
-        sc.Game,
-        duel,
-        {"player": duel_mover, "alternating": True, "discount": 0.3},
-    ),
     "named": (
         Cell(0, 1, 0.0),
         sc.Game,

@@ -161,15 +161,6 @@ def test_a_stop_from_another_thread_ends_a_shard(name, engine_class):
     timer.join()
 
 
-def test_a_stop_set_before_a_shard_costs_no_draws():
-    """The flag is polled before the first draw: the stream has not moved."""
-    problem = chain()
-    engine = CompiledEngine(Job(problem, table(problem), 0))
-    engine.stop()
-    with pytest.raises(Interrupted):
-        engine.run_shard(Shard(0, 0, 0, 1000), seed=0)
-
-
 def test_a_time_limit_returns_what_the_samples_allow():
     """The first checkpoint comes too early, the last segment would take days; the
     answer is what the samples certify until then, which may be more than was asked.

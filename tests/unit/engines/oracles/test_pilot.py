@@ -8,7 +8,6 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.pilot import run_pilot
-from smoothcruiser.errors import OracleError
 
 
 def mdp(step: Any, **more: Any) -> sc.MDP:
@@ -79,7 +78,7 @@ def test_a_memo_of_random_answers_is_refused_before_the_walks_fill_it() -> None:
             memo[state, action] = ring(state, action, rng)
         return memo[state, action]
 
-    with pytest.raises(OracleError, match="remember"):
+    with pytest.raises(sc.OracleError, match="remember"):
         run_pilot(mdp(step), 0, 0, calls=64)
 
 
@@ -96,7 +95,7 @@ def test_the_callers_state_is_left_alone_and_ends_begin_anew() -> None:
 
 
 def test_a_reward_outside_its_range_is_refused() -> None:
-    with pytest.raises(OracleError, match="range"):
+    with pytest.raises(sc.OracleError, match="range"):
         run_pilot(mdp(lambda s, a, rng: (2.0, s)), 0, 0, calls=5)
 
 
