@@ -79,8 +79,11 @@ class Nim(AECEnv, EzPickle):
 class Dice(Nim):
     """Half of the time one stone less is taken, but one at least."""
 
+    def roll(self):
+        return self.np_random.random()
+
     def taken(self, action):
-        return max(1, action + 1 - int(self.np_random.random() < 0.5))
+        return max(1, action + 1 - int(self.roll() < 0.5))
 
 
 class Generous(Nim):
@@ -91,13 +94,11 @@ class Generous(Nim):
         self.rewards = {name: max(0, paid) for name, paid in self.rewards.items()}
 
 
-class LateGenerous(Nim):
+class LateGenerous(Generous):
     """Zero-sum until few are left in a long game: no trial sees it."""
 
     def win(self, mover):
-        super().win(mover)
-        if self.stones > 50:
-            self.rewards = {name: max(0, paid) for name, paid in self.rewards.items()}
+        (Generous if self.stones > 50 else Nim).win(self, mover)
 
 
 class ByModule(Nim):
@@ -111,8 +112,8 @@ class ByModule(Nim):
 class SharedStream(Dice):
     """All copies draw from one generator of the module."""
 
-    def taken(self, action):
-        return max(1, action + 1 - int(DICE.random() < 0.5))
+    def roll(self):
+        return DICE.random()
 
 
 class ClassStream(Dice):
@@ -120,13 +121,13 @@ class ClassStream(Dice):
 
     dice = np.random.default_rng(2)
 
-    def taken(self, action):
-        return max(1, action + 1 - int(self.dice.random() < 0.5))
+    def roll(self):
+        return self.dice.random()
 
 
 class GlobalStream(Dice):
-    def taken(self, action):
-        return max(1, action + 1 - int(random.random() < 0.5))
+    def roll(self):
+        return random.random()
 
 
 class OwnRandom(Dice):
@@ -134,8 +135,8 @@ class OwnRandom(Dice):
         super().reset(seed)
         self.dice = random.Random(seed)
 
-    def taken(self, action):
-        return max(1, action + 1 - int(self.dice.random() < 0.5))
+    def roll(self):
+        return self.dice.random()
 
 
 class ClosedStream(Dice):
@@ -144,9 +145,6 @@ class ClosedStream(Dice):
     def __init__(self, stones=7):
         super().__init__(stones)
         self.roll = lambda: self.np_random.random()
-
-    def taken(self, action):
-        return max(1, action + 1 - int(self.roll() < 0.5))
 
 
 class ChangingOrder(Nim):

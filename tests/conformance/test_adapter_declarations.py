@@ -12,7 +12,8 @@ import json
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.problem.declarations import DECLARATIONS
+from smoothcruiser.problem.assumptions import assumptions
+from smoothcruiser.problem.declarations import DECLARATIONS, declare
 from smoothcruiser.problem.make import from_spec, is_spec
 
 pytestmark = pytest.mark.compiles
@@ -22,25 +23,12 @@ def step(state, action, rng):
     return 1.0 if state == 3 else 0.0, state + 1, state == 3
 
 
-OWN = sc.MDP(
-    step,
-    num_actions=2,
-    discount=0.9,
-    operator=sc.Max(),
-    terminal=True,
-    initial_state=0,
-)
+FACTS = {"num_actions": 2, "operator": sc.Max(), "terminal": True, "initial_state": 0}
+OWN = sc.MDP(step, discount=0.9, **FACTS)
 
 
 def own(discount=0.9):
-    return sc.MDP(
-        step,
-        num_actions=2,
-        discount=discount,
-        operator=sc.Max(),
-        terminal=True,
-        initial_state=0,
-    )
+    return sc.MDP(step, discount=discount, **FACTS)
 
 
 def parity(state):
@@ -98,10 +86,10 @@ def built(door, more=(), **words):
 
 
 def written(words):
-    texts = {
-        k: VALUES[k][1] if k != "actions" else json.dumps(words[k]) for k in words
-    }
-    return [f"{word}={text}" for word, text in texts.items()]
+    return [
+        f"{word}={VALUES[word][1] if word in VALUES else json.dumps(value)}"
+        for word, value in words.items()
+    ]
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -143,17 +131,14 @@ def test_what_makes_no_sense_is_refused_in_its_word(door, word):
 def test_objects_take_the_same_words(words):
     gymnasium = pytest.importorskip("gymnasium")
     env = gymnasium.make("CartPole-v1")
-    problem = sc.adapters.gymnasium.problem(
-        env, discount=0.9, operator=sc.Max(), **words
-    )
-    name, value = next(iter(words.items()))
-    assert getattr(problem, name) == value or name == "key"
-    agent = sc.Agent(env, "uct", discount=0.9, operator=sc.Max(), budget=50, **words)
-    assert name == "key" or getattr(agent.problem, name) == value
+    facts = {"discount": 0.9, "operator": sc.Max()}
+    problem = sc.adapters.gymnasium.problem(env, **facts, **words)
+    agent = sc.Agent(env, "uct", budget=50, **facts, **words)
+    for name, value in words.items():
+        for each in (problem, agent.problem):
+            assert name == "key" or getattr(each, name) == value
     with pytest.raises(sc.InvalidInput, match="has no option 'payofs'"):
-        sc.adapters.gymnasium.problem(
-            env, discount=0.9, operator=sc.Max(), payofs="end"
-        )
+        sc.adapters.gymnasium.problem(env, **facts, payofs="end")
 
 
 class TestWords:
@@ -169,6 +154,7 @@ class TestWords:
         assert problem.value_bounds == (low, high)
         with pytest.raises(sc.InvalidInput, match="names no function"):
             built(f"{HERE}:OWN", ["key=no_such_module:f"])
+        assert built(f"{HERE}:OWN", key=lambda s: s).spec is None
 
     def test_one_word_is_given_once(self):
         with pytest.raises(
@@ -176,21 +162,9 @@ class TestWords:
         ):
             built("chain", ["horizon=3"], horizon=4)
 
-    def test_a_function_without_a_name_has_no_spec(self):
-        assert built(f"{HERE}:OWN", key=lambda s: s).spec is None
-
     def test_another_horizon_drops_what_held_for_the_old_one(self):
         # 1, -1: no total of whole plays leaves 0; cut after one step it is 1
-        problem = sc.MDP(
-            step,
-            num_actions=2,
-            discount=0.9,
-            operator=sc.Max(),
-            terminal=True,
-            initial_state=0,
-            total_reward_range=(0.0, 0.5),
-        )
-        from smoothcruiser.problem.declarations import declare
+        problem = sc.MDP(step, discount=0.9, total_reward_range=(0.0, 0.5), **FACTS)
 
         assert declare(problem, {"horizon": 3}).total_reward_range is None
         kept = declare(problem, {"min_probability": 0.5})
@@ -236,9 +210,8 @@ class TestKnown:
     def test_taxi_wins_twenty_at_the_most(self):
         taxi = sc.make("gym:Taxi-v4", discount=0.95, operator="max")
         assert taxi.facts.value_bounds()[1] == 20.0
-        low, high = sc.make(
-            "gym:CliffWalking-v1", discount=0.95, operator="max"
-        ).facts.value_bounds()
+        cliff = sc.make("gym:CliffWalking-v1", discount=0.95, operator="max")
+        low, high = cliff.facts.value_bounds()
         assert high == -1.0
         assert low < -100.0
 
@@ -246,29 +219,19 @@ class TestKnown:
         import gymnasium
         from gymnasium.envs.toy_text.blackjack import BlackjackEnv
 
-        from smoothcruiser.adapters.gymnasium.environments import (
-            keeps_rewards,
-            look_up_facts,
-        )
-
         env = gymnasium.make("Blackjack-v1")
-        assert keeps_rewards(env)
-        assert keeps_rewards(
-            gymnasium.wrappers.TransformObservation(env, lambda x: x, None)
-        )
-        assert not keeps_rewards(
-            gymnasium.wrappers.TransformReward(env, lambda r: r + 1)
-        )
-
-        class Mine(BlackjackEnv):
-            pass
-
-        assert look_up_facts(Mine()) is None
-        changed = gymnasium.wrappers.TransformReward(env, lambda r: r + 1)
-        problem = sc.adapters.gymnasium.problem(
-            changed, discount=0.9, operator=sc.Max(), reward_range=(0.0, 2.5)
-        )
-        assert problem.payoffs == "every step"
+        wrapper = gymnasium.wrappers
+        mine = type("Mine", (BlackjackEnv,), {})
+        for world, payoffs in (
+            (env, "end"),
+            (wrapper.TransformObservation(env, lambda x: x, None), "end"),
+            (wrapper.TransformReward(env, lambda r: r + 1), "every step"),
+            (mine(), "every step"),
+        ):
+            problem = sc.adapters.gymnasium.problem(
+                world, discount=0.9, operator=sc.Max(), reward_range=(0.0, 2.5)
+            )
+            assert problem.payoffs == payoffs
 
     def test_no_hand_of_blackjack_lasts_longer(self):
         """The longest hand: twenty aces after two make 22."""
@@ -282,7 +245,6 @@ class TestKnown:
 
     def test_a_certificate_names_what_it_trusts(self):
         hand = sc.make("gym:Blackjack-v1", discount=0.9, operator="max")
-        from smoothcruiser.problem.assumptions import assumptions
 
         said = " ".join(assumptions(hand, "", ""))
         assert "payoffs='end'" in said

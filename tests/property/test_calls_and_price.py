@@ -12,6 +12,9 @@ import pytest
 from benchmarks.reliability import calls_and_price as benchmark
 
 import smoothcruiser as sc
+from smoothcruiser.engines.inspection import look
+from smoothcruiser.methods import schedule_within_limits
+from smoothcruiser.schedule.reach import OutOfTime
 
 
 def compiles_layers(request):
@@ -28,12 +31,20 @@ def test_random_requests_keep_their_price(tmp_path):
     assert sum(bool(row.refused) for row in rows) < 10
 
 
+FACTS = {"num_actions": 2, "initial_state": 1, "discount": 0.5, "operator": sc.Max()}
+
+
+def make_world(folder, **more):
+    return benchmark.World(
+        str(folder / "calls"), **{"seed": 3, "states": 9, "actions": 2} | more
+    )
+
+
 @pytest.mark.parametrize("limits", [{}, {"seconds": 2.0}])
 def test_timing_the_simulator_is_within_the_price(tmp_path, limits):
-    world = benchmark.World(str(tmp_path / "calls"), seed=3, states=9, actions=2)
-    problem = sc.MDP(
-        world, num_actions=2, initial_state=1, discount=0.2, operator=sc.Entropy(2.0)
-    )
+    world = make_world(tmp_path)
+    sharp = {"discount": 0.2, "operator": sc.Entropy(2.0)}
+    problem = sc.MDP(world, **FACTS | sharp)
     asked = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser", **limits}
     ready = sc.prepare(problem, **asked)
     schedule = ready.explanation
@@ -47,61 +58,41 @@ def test_timing_the_simulator_is_within_the_price(tmp_path, limits):
 
 
 def test_states_that_cannot_be_compared_keep_the_price_of_inspections(tmp_path):
-    path = str(tmp_path / "calls")
-    world = benchmark.World(path, seed=3, states=9, actions=1, opaque=True)
-    problem = sc.MDP(
-        world,
-        num_actions=1,
-        initial_state=world.state(1),
-        discount=0.5,
-        operator=sc.Max(),
-    )
-    from smoothcruiser.engines.inspection import look
-
+    world = make_world(tmp_path, actions=1, opaque=True)
+    start = world.state(1)
+    problem = sc.MDP(world, **FACTS | {"num_actions": 1, "initial_state": start})
     for most in (3, 6, 9, 27):
         before = world.calls
-        _, looked = look(problem, problem.initial_state, 0, most_calls=most)
-        look(problem, problem.initial_state, 0, looked)
+        _, looked = look(problem, start, 0, most_calls=most)
+        look(problem, start, 0, looked)
         assert world.calls - before <= most
 
 
 def test_a_search_that_goes_on_reserves_the_calls_of_its_last_inspection(tmp_path):
     """Each query ends with an inspection; it made 1,010 of 1,000 calls."""
-    from smoothcruiser.certified.search import Certified
-
-    world = benchmark.World(str(tmp_path / "calls"), seed=3, states=9, actions=2)
-    problem = sc.MDP(
-        world, num_actions=2, initial_state=1, discount=0.5, operator=sc.Max()
-    )
-    search = Certified(problem, delta=0.1)
+    world = make_world(tmp_path)
+    search = sc.Certified(sc.MDP(world, **FACTS), delta=0.1)
     assert search.query(budget=500).num_calls == world.calls == 500
     assert search.go_on(budget=1_000).num_calls == world.calls == 1_000
 
 
 @pytest.mark.parametrize("verb", ["plan", "agent"])
-def test_calls_before_a_search_for_a_schedule_ends_are_counted(
-    tmp_path, monkeypatch, verb
+@pytest.mark.parametrize("is_late", [True, False])
+def test_calls_before_and_after_a_choice_are_counted(
+    tmp_path, monkeypatch, verb, is_late
 ):
-    """The simulator is timed, and then there is no time to find a schedule."""
-    from smoothcruiser.methods import schedule_within_limits as fitting
-    from smoothcruiser.schedule.reach import OutOfTime
+    """The simulator is timed, and then there may be no time to find a schedule."""
 
     def late(*asked):
         raise OutOfTime("There was not enough time to look for a schedule.")
 
-    monkeypatch.setattr(fitting, "_payable", late)
-    world = benchmark.World(str(tmp_path / "calls"), seed=3, states=9, actions=2)
+    if is_late:
+        monkeypatch.setattr(schedule_within_limits, "_payable", late)
     about = {"discount": 0.5, "operator": sc.Entropy(1.0)}
     limits = {"delta": 0.1, "seconds": 0.5, "budget": 5_000}
+    if not is_late:
+        limits |= {"epsilon": "20%", "seconds": 20.0, "budget": 1805}
+    world = make_world(tmp_path, seed=3 if is_late else 0)
     row = benchmark.paid(benchmark.Request(verb, "auto", world, about, limits))
-    assert not row.refused
-    assert row.broken == ""
-
-
-def test_an_agent_counts_the_calls_of_its_choice(tmp_path):
-    world = benchmark.World(str(tmp_path / "calls"), seed=0, states=9, actions=2)
-    about = {"discount": 0.5, "operator": sc.Entropy(1.0)}
-    limits = {"delta": 0.1, "epsilon": "20%", "seconds": 20.0, "budget": 1805}
-    row = benchmark.paid(benchmark.Request("agent", "auto", world, about, limits))
-    assert row.broken == ""
+    assert (row.broken, bool(row.refused)) == ("", False)
     assert row.num_calls > 0

@@ -18,7 +18,6 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.cli.app import main
-from smoothcruiser.errors import SmoothcruiserError, Unpayable
 
 NO_NUMBER = re.compile(r"\b(inf|infinity|nan)\b", re.IGNORECASE)
 FAR = 1 - 1e-9
@@ -52,7 +51,7 @@ def words_of(request: Any) -> str:
         warnings.simplefilter("error")
         try:
             answer = request()
-        except SmoothcruiserError as error:
+        except sc.SmoothcruiserError as error:
             return str(error)
         data = answer.to_json()
     json.loads(data, parse_constant=pytest.fail)
@@ -95,7 +94,9 @@ def test_a_budget_is_answered_at_the_edge(
 def test_a_price_beyond_floats_is_refused_in_words() -> None:
     """Its table is written down, and its calls are no double: 10^501 of them."""
     for verb in (sc.explain, sc.plan):
-        with pytest.raises(Unpayable, match=r"about [\d.]+e\d{3} oracle calls, more"):
+        with pytest.raises(
+            sc.Unpayable, match=r"about [\d.]+e\d{3} oracle calls, more"
+        ):
             verb(world(0.8), epsilon=1e-5, delta=0.1, method="smoothcruiser")
 
 

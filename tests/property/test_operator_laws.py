@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 
 LAWS = settings(derandomize=True, deadline=None, max_examples=300)
+Pair = tuple[Operator, list[float], list[float]]
 
 numbers = st.floats(-50.0, 50.0, allow_nan=False).map(lambda x: round(x, 6))
 vectors = st.lists(numbers, min_size=1, max_size=6)
@@ -20,19 +21,11 @@ temperatures = st.floats(-2.0, 2.0).map(lambda x: 10.0**x)
 
 
 @st.composite
-def operators(draw: st.DrawFn, k: int | None = None, smooth: bool = False) -> Operator:
-    temperature = draw(temperatures)
-    kinds: list[Operator] = [
-        Entropy(temperature),
-        KL(temperature),
-        Sparsemax(temperature),
-        SquareRoot(temperature),
-    ]
-    if k is not None:
-        prior = draw(st.lists(st.floats(0.05, 1.0), min_size=k, max_size=k))
-        kinds.append(KL(temperature, tuple(prior)))
-    if not smooth:
-        kinds.append(Max())
+def operators(draw: st.DrawFn, k: int, smooth: bool = False) -> Operator:
+    heat = draw(temperatures)
+    kinds = [kind(heat) for kind in (Entropy, KL, Sparsemax, SquareRoot)]
+    prior = draw(st.lists(st.floats(0.05, 1.0), min_size=k, max_size=k))
+    kinds += [KL(heat, tuple(prior)), *([] if smooth else [Max()])]
     return draw(st.sampled_from(kinds))
 
 
@@ -43,9 +36,7 @@ def cases(draw: st.DrawFn, smooth: bool = False) -> tuple[Operator, list[float]]
 
 
 @st.composite
-def pairs(
-    draw: st.DrawFn, smooth: bool = False
-) -> tuple[Operator, list[float], list[float]]:
+def pairs(draw: st.DrawFn, smooth: bool = False) -> Pair:
     operator, q = draw(cases(smooth))
     scale = draw(st.sampled_from([1e-3, 1e-1, 1.0, 30.0]))
     step = draw(st.lists(st.floats(-1.0, 1.0), min_size=len(q), max_size=len(q)))
@@ -76,36 +67,29 @@ def test_shift_invariance(case: tuple[Operator, list[float]], c: float) -> None:
     operator, q = case
     shifted = [x + c for x in q]
     for player in (1, 2):
-        moved = operator.value(shifted, player=player) - operator.value(
-            q, player=player
-        )
-        assert moved == pytest.approx(c, abs=noise(operator, q, shifted))
+        here, there = (operator.value(x, player=player) for x in (q, shifted))
+        assert there - here == pytest.approx(c, abs=noise(operator, q, shifted))
 
 
 @LAWS
 @given(pairs())
-def test_monotone(case: tuple[Operator, list[float], list[float]]) -> None:
+def test_monotone(case: Pair) -> None:
     """Q <= Q' in every entry implies F(Q) <= F(Q')."""
     operator, q, other = case
     upper = [max(x, y) for x, y in zip(q, other, strict=True)]
     for player in (1, 2):
-        assert operator.value(q, player=player) <= operator.value(
-            upper, player=player
-        ) + noise(operator, q, upper)
+        low, high = (operator.value(x, player=player) for x in (q, upper))
+        assert low <= high + noise(operator, q, upper)
 
 
 @LAWS
 @given(pairs())
-def test_one_lipschitz_in_the_sup_norm(
-    case: tuple[Operator, list[float], list[float]],
-) -> None:
+def test_one_lipschitz_in_the_sup_norm(case: Pair) -> None:
     operator, q, other = case
     gap = max(abs(x - y) for x, y in zip(q, other, strict=True))
     for player in (1, 2):
-        moved = abs(
-            operator.value(q, player=player) - operator.value(other, player=player)
-        )
-        assert moved <= gap + noise(operator, q, other)
+        one, two = (operator.value(x, player=player) for x in (q, other))
+        assert abs(one - two) <= gap + noise(operator, q, other)
 
 
 @LAWS
@@ -128,30 +112,32 @@ def test_the_gradient_is_the_limit_of_difference_quotients(
         assert slope == pytest.approx(gradient[a], abs=allowed)
 
 
+def bregman(
+    operator: Operator, base: list[float], q: list[float]
+) -> tuple[float, list[float]]:
+    """The remainder D(base, q), and the step between the two."""
+    step = [x - y for x, y in zip(q, base, strict=True)]
+    slope = operator.gradient(base)
+    inner = math.fsum(d * g for d, g in zip(step, slope, strict=True))
+    return operator.value(q) - operator.value(base) - inner, step
+
+
 @LAWS
 @given(pairs(smooth=True))
 @example((Entropy(1.0), [0.0, 0.0], [0.005, -0.005]))
 @example((Sparsemax(1.0), [0.0, 0.0, 0.0, 0.0], [0.01, 0.01, 0.0, 0.0]))
-def test_the_bregman_remainder_is_between_zero_and_curvature(
-    case: tuple[Operator, list[float], list[float]],
-) -> None:
+def test_the_bregman_remainder_is_between_zero_and_curvature(case: Pair) -> None:
     """0 <= D(Q, Q') <= curv span(Q - Q')^2 / 8, and D <= L |Q - Q'|_2^2 with
     the paper's L.
     """
     operator, base, q = case
-    step = [x - y for x, y in zip(q, base, strict=True)]
-    inner = math.fsum(
-        d * g for d, g in zip(step, operator.gradient(base), strict=True)
-    )
-    remainder = operator.value(q) - operator.value(base) - inner
-    slack = noise(operator, q, base)
+    remainder, step = bregman(operator, base, q)
+    slack, k = noise(operator, q, base), len(q)
     span = max(step) - min(step)
     assert remainder >= -slack
-    assert remainder <= operator.curvature(len(q)) * span * span / 8.0 + slack
-    assert (
-        remainder
-        <= operator.smoothness(len(q)) * math.fsum(d * d for d in step) + slack
-    )
+    assert remainder <= operator.curvature(k) * span * span / 8.0 + slack
+    square = math.fsum(d * d for d in step)
+    assert remainder <= operator.smoothness(k) * square + slack
 
 
 @pytest.mark.parametrize(
@@ -176,11 +162,7 @@ def test_curvature_is_nearly_attained(
     """The constants of theory, section 1, cannot be made smaller (square root:
     not by more than 30 percent).
     """
-    inner = math.fsum(
-        (x - y) * g for x, y, g in zip(q, base, operator.gradient(base), strict=True)
-    )
-    remainder = operator.value(q) - operator.value(base) - inner
-    step = [x - y for x, y in zip(q, base, strict=True)]
+    remainder, step = bregman(operator, base, q)
     bound = operator.curvature(len(q)) * (max(step) - min(step)) ** 2 / 8.0
     assert share * bound <= remainder <= bound * (1.0 + 1e-6)
 
@@ -192,21 +174,15 @@ def test_order_of_the_operators(q: list[float], temperature: float) -> None:
     + F(0) (and the like for the square root).
     """
     top = max(q)
-    for operator in (
-        Entropy(temperature),
-        Sparsemax(temperature),
-        SquareRoot(temperature),
-    ):
-        slack = noise(operator, q)
-        assert (
-            top - slack <= operator.value(q) <= top + operator.offset(len(q)) + slack
-        )
-    mellow = KL(temperature)
-    assert (
-        top - temperature * math.log(len(q)) - noise(mellow, q)
-        <= mellow.value(q)
-        <= top + noise(mellow, q)
-    )
+    for kind in (Entropy, Sparsemax, SquareRoot, KL):
+        operator = kind(temperature)
+        slack, size = noise(operator, q), operator.offset(len(q))
+        if kind is KL:  # the entropy's less its offset
+            top, size = (
+                top - temperature * math.log(len(q)),
+                temperature * math.log(len(q)),
+            )
+        assert top - slack <= operator.value(q) <= top + size + slack
 
 
 @LAWS

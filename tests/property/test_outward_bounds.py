@@ -8,10 +8,12 @@ under test.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -78,41 +80,21 @@ def holds(interval: tuple[float, float] | None, exact: Enclosure) -> bool:
     return low <= exact[1] and exact[0] <= high
 
 
-OPERATORS = (
-    sc.Max(),
-    sc.Entropy(0.1),
-    sc.Entropy(1e6),
-    sc.KL(0.3),
-    sc.Sparsemax(0.7),
-    sc.SquareRoot(0.3),
-)
+OPERATORS = (sc.Max(), sc.Entropy(0.1), sc.Entropy(1e6), sc.KL(0.3))
+OPERATORS += (sc.Sparsemax(0.7), sc.SquareRoot(0.3))
 
 
 def constant(
-    reward: float,
-    discount: float,
-    *,
-    end: int = 1,
-    operator: sc.Operator = OPERATORS[0],
-    actions: int = 3,
-    horizon: int | None = None,
-    width: float = 1.0,
-    deterministic: bool = False,
+    reward: float, discount: float, *, end: int = 1, width: float = 1.0, **more: Any
 ) -> tuple[sc.MDP, Enclosure]:
     """A world that always pays ``reward``, the upper (lower) end of its range."""
     ends = (reward - width, reward) if end == 1 else (reward, reward + width)
-    world = sc.MDP(
-        lambda s, a, rng: (reward, s),
-        num_actions=actions,
-        discount=discount,
-        horizon=horizon,
-        operator=operator,
-        reward_range=ends,
-        initial_state=0,
-        deterministic=deterministic,
-    )
-    total = steps(discount, horizon)
-    low, high = (Fraction(reward) + x for x in offset(operator, actions))
+    facts = {"num_actions": 3, "operator": sc.Max(), "initial_state": 0} | more
+    facts |= {"discount": discount, "reward_range": ends}
+    world = sc.MDP(lambda s, a, rng: (reward, s), **facts)
+    total = steps(discount, world.horizon)
+    added = offset(world.operator, world.num_actions)
+    low, high = (Fraction(reward) + x for x in added)
     return world, (low * total, high * total)
 
 
@@ -124,7 +106,7 @@ def cases(count: int, seed: int) -> list[tuple[sc.MDP, Enclosure]]:
             rnd.choice(DISCOUNTS),
             end=rnd.choice((0, 1)),
             operator=rnd.choice(OPERATORS),
-            actions=rnd.choice((1, 2, 3, 7)),
+            num_actions=rnd.choice((1, 2, 3, 7)),
             horizon=rnd.choice((None, None, 1, 2, 9)),
         )
         for _ in range(count)
@@ -147,78 +129,63 @@ def test_the_facts_hold_the_exact_value() -> None:
 
 def test_the_facts_of_alternating_turns_hold_the_exact_value() -> None:
     """V is the sum of the rewards and F(0)/(1 + gamma), which the min player loses."""
-    for discount in DISCOUNTS:
-        for operator in OPERATORS:
-            for reward, ends in ((0.1, (0.1, 1.0)), (-0.3, (-1.0, -0.3))):
-                facts = Facts(
-                    2, 2, discount, operator, ends, game=True, alternating=True
-                )
-                for player, sign in ((1, 1), (2, -1)):
-                    share = sign / (1 + Fraction(discount))
-                    added = [share * x for x in offset(operator, 2)]
-                    paid = Fraction(reward) * steps(discount, None)
-                    exact = paid + min(added), paid + max(added)
-                    assert holds(facts.value_bounds(player), exact)
+    worlds = ((0.1, (0.1, 1.0)), (-0.3, (-1.0, -0.3)))
+    turns = {"game": True, "alternating": True}
+    for discount, operator, (reward, ends), (player, sign) in itertools.product(
+        DISCOUNTS, OPERATORS, worlds, ((1, 1), (2, -1))
+    ):
+        facts = Facts(2, 2, discount, operator, ends, **turns)
+        share = sign / (1 + Fraction(discount))
+        added = [share * x for x in offset(operator, 2)]
+        paid = Fraction(reward) * steps(discount, None)
+        exact = paid + min(added), paid + max(added)
+        assert holds(facts.value_bounds(player), exact)
 
 
 def test_a_large_temperature_does_not_round_the_rewards_away() -> None:
     """The interval had width 0 and missed the value by 1.9e-4."""
-    world, exact = constant(
-        1e-12, 0.999999, operator=sc.Entropy(1e6), actions=3, width=1e-12
-    )
+    world, exact = constant(1e-12, 0.999999, operator=sc.Entropy(1e6), width=1e-12)
     low, high = world.facts.value_bounds()
     assert holds((low, high), exact)
     assert high - low < 1e-2
 
 
-ASKED = {
-    "certified": {"method": "certified", "budget": 40},
-    "schedule": {"method": "smoothcruiser", "epsilon": "40%"},
-    "value": {"method": "smoothcruiser", "epsilon": "40%", "target": "value"},
+PROMISE = {"method": "smoothcruiser", "epsilon": "40%", "delta": 0.1}
+TREE = {"method": sc.UCT(solve=True), "budget": 3}
+ASKED: dict[str, dict[str, Any]] = {
+    "certified": {"method": "certified", "budget": 40, "delta": 0.1},
+    "schedule": PROMISE,
+    "value": PROMISE | {"target": "value"},
     "exact": {"method": "exact"},
+    "evaluate": {"policy": lambda state: (0.5, 0.5), "budget": 200},
+    "tree": TREE,
 }
 
 
 @pytest.mark.parametrize("name", ASKED)
 def test_intervals_of_a_method_hold_the_exact_value(name: str) -> None:
-    for end in (0, 1):
-        for operator in (sc.Max(), sc.Entropy(0.1)):
-            for reward, discount in ((0.1, 0.9), (-0.7, 0.3)):
-                world, exact = constant(
-                    reward, discount, end=end, operator=operator, actions=2
-                )
-                if name == "exact":
-                    world = rows_of(world, reward)
-                more = {"delta": 0.1} if name != "exact" else {}
-                answer = sc.plan(world, seed=1, **ASKED[name], **more)
-                assert holds(answer.interval, exact), (end, operator, reward, discount)
-
-
-def test_evaluation_holds_the_exact_value() -> None:
-    for end in (0, 1):
-        world, exact = constant(0.1, 0.9, end=end, actions=2)
-        answer = sc.evaluate(world, lambda state: (0.5, 0.5), budget=200, seed=1)
-        assert holds(answer.interval, exact)
+    """Also of a policy's evaluation, and of the proofs of a tree."""
+    more = {"horizon": 3, "deterministic": True} if name == "tree" else {}
+    plain = name in ("evaluate", "tree")
+    for end, operator, (reward, discount) in itertools.product(
+        (0, 1),
+        (sc.Max(),) if plain else (sc.Max(), sc.Entropy(0.1)),
+        ((0.1, 0.9), (-0.7, 0.3)),
+    ):
+        facts = {"end": end, "operator": operator, "num_actions": 2, **more}
+        world, exact = constant(reward, discount, **facts)
+        if name == "exact":
+            world = rows_of(world, reward)
+        verb = sc.evaluate if name == "evaluate" else sc.plan
+        answer = verb(world, seed=1, **ASKED[name])
+        assert holds(answer.interval, exact), (end, operator, reward, discount)
 
 
 def rows_of(world: sc.MDP, reward: float) -> sc.MDP:
     """The same world as a table."""
-    return sc.tabular(
-        [[[1.0]] * world.num_actions],
-        [[reward] * world.num_actions],
-        discount=world.discount,
-        operator=world.operator,
-        reward_range=world.reward_range,
-    )
-
-
-def test_proofs_of_a_tree_hold_the_exact_value() -> None:
-    for end in (0, 1):
-        certain, exact = constant(
-            -0.3, 0.9, end=end, actions=2, horizon=3, deterministic=True
-        )
-        tree = sc.plan(certain, method=sc.UCT(solve=True), budget=3, seed=1)
-        assert holds(tree.interval, exact)
+    tables = [[[1.0]] * world.num_actions], [[reward] * world.num_actions]
+    facts = {"discount": world.discount, "operator": world.operator}
+    return sc.tabular(*tables, reward_range=world.reward_range, **facts)
 
 
 def test_exact_numbers_stay_as_they_are() -> None:

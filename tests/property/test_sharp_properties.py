@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,18 +78,23 @@ def test_noise_bounds_are_monotone(
     actions never help.
     """
     variance = ratio * spread * spread
-    for bound in (
-        lambda k, n, r, v, t: plug_in_noise(OperatorRule.of(operator, k), n, r, v),
-        lambda k, n, r, v, t: bregman_noise(OperatorRule.of(operator, k), n, r, v, t),
-        lambda k, n, r, v, t: plug_in_variance(OperatorRule.of(operator, k), n, r, v),
+    here = (k, n, spread, variance, tilt)
+    for noise, tilted in (
+        (plug_in_noise, False),
+        (bregman_noise, True),
+        (plug_in_variance, False),
     ):
-        now = float(bound(k, n, spread, variance, tilt))
+
+        def bound(k: int, *more: float, f: Any = noise, m: bool = tilted) -> float:
+            return float(f(OperatorRule.of(operator, k), *(more if m else more[:3])))
+
+        now = bound(*here)
         slack = 1e-9 * (1.0 + now)
-        assert float(bound(k, n + 1, spread, variance, tilt)) <= now + slack
-        assert float(bound(k, n, 1.1 * spread, variance, tilt)) >= now - slack
-        assert float(bound(k, n, spread, 0.9 * variance, tilt)) <= now + slack
-        assert float(bound(k, n, spread, variance, tilt + 0.1)) >= now - slack
-        assert float(bound(k + 1, n, spread, variance, tilt)) >= now - slack
+        assert bound(k, n + 1, spread, variance, tilt) <= now + slack
+        assert bound(k, n, 1.1 * spread, variance, tilt) >= now - slack
+        assert bound(k, n, spread, 0.9 * variance, tilt) <= now + slack
+        assert bound(k, n, spread, variance, tilt + 0.1) >= now - slack
+        assert bound(k + 1, n, spread, variance, tilt) >= now - slack
 
 
 @given(operators(), st.integers(2, 6), st.floats(0.01, 4.0), st.integers(0, 10**6))
@@ -209,23 +215,12 @@ def test_easier_promises_are_not_dearer(
     more (the search is not exhaustive).
     """
     facts = Facts(k, k, gamma, Entropy(temperature), (0.0, 1.0))
-    epsilon = share / (1.0 - gamma)
-    price = compile_schedule(
-        facts, epsilon=epsilon, delta=0.05, adaptive=False
-    ).num_calls
-    assert (
-        compile_schedule(
-            facts, epsilon=1.1 * epsilon, delta=0.05, adaptive=False
-        ).num_calls
-        <= 1.02 * price
-    )
-    assert (
-        compile_schedule(facts, epsilon=epsilon, delta=0.1, adaptive=False).num_calls
-        <= 1.02 * price
-    )
-    assert (
-        compile_schedule(
-            facts, epsilon=epsilon, delta=0.05, target="value", adaptive=False
-        ).num_calls
-        <= 1.02 * price
-    )
+    promise = {"epsilon": share / (1.0 - gamma), "delta": 0.05, "adaptive": False}
+    price = compile_schedule(facts, **promise).num_calls  # type: ignore[arg-type]
+    for easier in (
+        {"epsilon": 1.1 * promise["epsilon"]},
+        {"delta": 0.1},
+        {"target": "value"},
+    ):
+        schedule = compile_schedule(facts, **promise | easier)  # type: ignore[arg-type]
+        assert schedule.num_calls <= 1.02 * price

@@ -171,28 +171,6 @@ def test_time_counts_steps_and_its_limit_ends_them(name):
         assert bool(env.is_truncated(state.replace(time=time), params)) is over
 
 
-@pytest.mark.parametrize("name", ["gymnax:FourRooms-misc", "pgx:2048"])
-def test_planning_leaves_the_real_environment_alone(name):
-    """A walk with plans between its steps is the walk without them."""
-    problem = sc.make(name, discount=0.5, operator="max")
-    kind = Gymnax if name.startswith("gymnax") else Pgx
-    real = kind(name.partition(":")[2], problem)
-    walks = []
-    for planned in (False, True):
-        state, walk = real.reset(jax.random.key(3)), []
-        for i in range(12):
-            if planned:
-                sc.plan(problem, state, method="uct", budget=50)
-            legal = problem.legal_actions(problem.start(state))
-            key = jax.random.fold_in(jax.random.key(4), i)
-            paid, state, over = real.step(state, legal[i % len(legal)], key)
-            walk.append((paid, problem.start(state).words))
-            if over:
-                break
-        walks.append(walk)
-    assert walks[0] == walks[1]
-
-
 @pytest.mark.parametrize(
     "name", ["CartPole-v1", "Reacher-misc,actions=3", "Pong-misc"]
 )

@@ -21,6 +21,7 @@ from engine_agreement import (
     sharp_tables,
 )
 from numba import njit
+from test_engines import halved_gradient, halved_value
 
 import smoothcruiser as sc
 
@@ -33,17 +34,12 @@ OPERATORS = (
 )
 
 
-# --- int: varying actions -----------------------------------------------------
+# --- int (tests/golden compares a tuple too) ----------------------------------
 
 
 @njit
 def hop(state, action, rng):
     return rng.random(), (3 * state + action + rng.integers(3)) % 11
-
-
-@njit
-def hop_allowed(state, action):
-    return action == 0 or (state + action) % 2 == 0
 
 
 # --- float: a noisy walk that ends far out ------------------------------------
@@ -58,21 +54,6 @@ def drift(state, action, rng):
 @njit
 def drifted_away(state):
     return abs(state) > 1.2
-
-
-# --- tuple: an alternating game -----------------------------------------------
-
-
-@njit
-def duel(state, action, rng):
-    mover, score = state
-    after = 0.5 * score + 0.2 * action * (3 - 2 * mover) + 0.1 * rng.exponential()
-    return 1.0 / (1.0 + after * after), (3 - mover, after)
-
-
-@njit
-def duel_mover(state):
-    return state[0]
 
 
 # --- NamedTuple: a game in no order, ended by the step's own flag -------------
@@ -160,61 +141,30 @@ def drop_mover(state):
 
 
 # kinds of state that are compiled as another kind of the list is: evidence alone
-ALIKE = ("int", "nested", "tuple", "float", "board")
+ALIKE = ("nested", "float", "board")
 PROBLEMS = {
-    "int": (
-        0,
-        lambda op: sc.MDP(
-            hop, legal=hop_allowed, num_actions=3, discount=0.4, operator=op
-        ),
-    ),
-    "float": (
-        0.25,
-        lambda op: sc.MDP(
-            drift, terminal=drifted_away, num_actions=3, discount=0.4, operator=op
-        ),
-    ),
-    "tuple": (
-        (1, 0.0),
-        lambda op: sc.Game(
-            duel,
-            player=duel_mover,
-            alternating=True,
-            num_actions=3,
-            discount=0.3,
-            operator=op,
-        ),
-    ),
+    "float": (0.25, sc.MDP, drift, {"terminal": drifted_away, "discount": 0.4}),
     "named": (
         Cell(0, 1, 0.0),
-        lambda op: sc.Game(
-            chase,
-            player=chase_mover,
-            terminal=True,
-            num_actions=3,
-            discount=0.6,
-            operator=op,
-        ),
+        sc.Game,
+        chase,
+        {"player": chase_mover, "terminal": True, "discount": 0.6},
     ),
     "nested": (
         ((np.int32(0), False), np.float32(0.5), np.uint64(1)),
-        lambda op: sc.MDP(climb, num_actions=3, discount=1.0, horizon=4, operator=op),
+        sc.MDP,
+        climb,
+        {"discount": 1.0, "horizon": 4},
     ),
-    "array": (
-        np.zeros(3),
-        lambda op: sc.MDP(queue, num_actions=3, discount=0.5, operator=op),
-    ),
+    "array": (np.zeros(3), sc.MDP, queue, {"discount": 0.5}),
     "board": (
         (np.zeros((3, 3), np.int64), 0),
-        lambda op: sc.Game(
-            drop,
-            player=drop_mover,
-            legal=drop_allowed,
-            terminal=drop_full,
-            num_actions=3,
-            discount=0.9,
-            operator=op,
-        ),
+        sc.Game,
+        drop,
+        {
+            **{"player": drop_mover, "legal": drop_allowed},
+            **{"terminal": drop_full, "discount": 0.9},
+        },
     ),
 }
 
@@ -227,9 +177,9 @@ PROBLEMS = {
     ],
 )
 def test_agreement_on_every_kind_of_state(name):
-    state, make = PROBLEMS[name]
+    state, kind, step, facts = PROBLEMS[name]
     for i, operator in enumerate(OPERATORS):
-        problem = make(operator)
+        problem = kind(step, num_actions=3, operator=operator, **facts)
         for schedule in (
             hand_made(problem.facts),
             random_table(problem.facts, i, target="value"),
@@ -245,20 +195,9 @@ def test_agreement_on_every_kind_of_state(name):
                 assert_workers_do_not_matter(problem, schedule, state)
 
 
-@njit
-def shrunk_value(q):
-    return 0.9 * math.log(np.sum(np.exp(q)))
-
-
-@njit
-def shrunk_gradient(q):
-    e = np.exp(q)
-    return 0.9 * e / np.sum(e)
-
-
 @pytest.mark.slow
 def test_agreement_on_a_user_operator_with_a_user_oracle():
-    operator = sc.CustomOperator(shrunk_value, shrunk_gradient, smooth=0.5)
+    operator = sc.CustomOperator(halved_value, halved_gradient, smooth=0.25)
     problem = sc.MDP(hop, num_actions=2, discount=0.5, operator=operator)
     for schedule in (
         hand_made(problem.facts),
@@ -268,21 +207,3 @@ def test_agreement_on_a_user_operator_with_a_user_oracle():
     ):
         assert_engines_agree(problem, schedule, 4)
     assert_workers_do_not_matter(problem, hand_made(problem.facts), 4)
-
-
-def test_plain_python_oracles_are_refused_by_name():
-    problem = sc.MDP(
-        lambda s, a, rng: (rng.random(), s),
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Entropy(1.0),
-        initial_state=0,
-    )
-    with pytest.raises(sc.InvalidInput, match=r"numba\.njit.*executor='reference'"):
-        sc.plan(
-            problem,
-            method="smoothcruiser",
-            epsilon="20%",
-            delta=0.1,
-            executor="compiled",
-        )

@@ -4,23 +4,21 @@
 the tree search's two forms agree where nothing is random.
 """
 
-import math
 from dataclasses import replace
 
 import numba
 import numpy as np
 import pytest
-from engine_agreement import CENTER, assert_engines_agree, bits
+from engine_agreement import CENTER, assert_engines_agree, by_hand
 from test_engines import FAMILIES, build
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.interpreted.batched import BatchedEngine
-from smoothcruiser.engines.interpreted.python import PythonEngine
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Shard
-from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
+from smoothcruiser.schedule.schedule import Kind, Level
 
 pytestmark = pytest.mark.compiles
 GAP = 0.25
@@ -49,8 +47,7 @@ def table(facts, target="q_values"):
         Level(Kind.BLIND, continuation=2),
         Level(Kind.ROLLOUT, samples=1, query=1, continuation=3, shift=-0.02),
     )
-    root = Root(target, 3, len(levels) - 1, "none")
-    return Schedule("hand", facts, levels, root, math.inf, 1.0)
+    return by_hand(facts, levels, target=target, samples=3)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -59,12 +56,7 @@ def test_three_engines_return_the_same_bits(family):
     K = 2 + FAMILIES.index(family) % 2
     problem = bounded(build(family, sc.Max(), K, FAMILIES.index(family)))
     for target in ("q_values", "value"):
-        schedule = table(problem.facts, target)
-        assert_engines_agree(problem, schedule, 3)
-        action = problem.legal_actions(3)[-1] if target == "q_values" else 0
-        job, shard = Job(problem, schedule, 3, CENTER), Shard(action, 1, 0, 3)
-        slow = ReferenceEngine(job).run_shard(shard, 5)
-        assert bits(PythonEngine(job).run_shard(shard, 5)) == bits(slow)
+        assert_engines_agree(problem, table(problem.facts, target), 3)
 
 
 def test_compiled_code_names_the_state_whose_bounds_are_false():
@@ -73,18 +65,12 @@ def test_compiled_code_names_the_state_whose_bounds_are_false():
     ring = sc.tabular(P, np.zeros((6, 2)), discount=0.5, operator=sc.Max())
     wrong = bounded(ring, gap=0.22)
     shard = Shard(0, 0, 0, 2)
+    schedule = by_hand(wrong.facts, [Level(Kind.MIDDLE)])
     for make in (CompiledEngine, BatchedEngine):
-        make(Job(wrong, short(wrong.facts), 3, CENTER)).run_shard(shard, 1)
-        engine = make(Job(wrong, short(wrong.facts), 4, CENTER))
+        make(Job(wrong, schedule, 3, CENTER)).run_shard(shard, 1)
+        engine = make(Job(wrong, schedule, 4, CENTER))
         with pytest.raises(sc.OracleError, match=r"at state 5.* 0\.25 apart"):
             engine.run_shard(shard, 1)
-
-
-def short(facts):
-    levels = (Level(Kind.MIDDLE),)
-    return Schedule(
-        "hand", facts, levels, Root("q_values", 2, 0, "none"), math.inf, 1.0
-    )
 
 
 def test_batches_and_trees_agree_where_nothing_is_random():
@@ -108,8 +94,7 @@ def test_batches_and_trees_agree_where_nothing_is_random():
         value_bounds=(lambda s: 0.01 * s, lambda s: 0.02 * s + 0.1),
     )
     levels = (Level(Kind.MIDDLE), Level(Kind.PLUGIN, samples=2, query=0))
-    root = Root("q_values", 2, 1, "none")
-    schedule = Schedule("hand", batch.facts, levels, root, math.inf, 1.0)
+    schedule = by_hand(batch.facts, levels)
     for action in range(2):
         shard = Shard(action, 0, 0, 2)
         rows = BatchedEngine(Job(batch, schedule, 0, 0.0)).run_shard(shard, 1)

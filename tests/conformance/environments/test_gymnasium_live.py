@@ -15,8 +15,9 @@ from smoothcruiser.jit.random.streams import stream
 gym = pytest.importorskip("gymnasium")
 from gymnasium_worlds import HERE, EzWalk, moved, value_of_walk  # noqa: E402
 
-from smoothcruiser.adapters import gymnasium as adapter  # noqa: E402
-from smoothcruiser.adapters.gymnasium.copies import contents, has_reset  # noqa: E402
+from smoothcruiser.adapters.gymnasium.copies import contents  # noqa: E402
+
+adapter = sc.adapters.gymnasium
 
 # --- a live environment is somewhere ------------------------------------------
 
@@ -48,22 +49,16 @@ def test_a_problem_starts_where_the_environment_is_and_leaves_it_untouched(name)
     problem = adapter.problem(
         env, discount=0.3, operator=sc.Entropy(1.0), reward_range=(-100.0, 1.5)
     )
-    state = problem.initial_state
-    inner = env.unwrapped
-    here = {
+    readers = {
         "walk": lambda e: e.place,
         "CartPole-v1": lambda e: tuple(e.state.tolist()),
         "Blackjack-v1": lambda e: (e.player, e.dealer),
     }
-    read = here.get(name, lambda e: e.s)
-    assert read(inner) == (
-        read(state.env.unwrapped) if hasattr(state, "env") else state
-    )
+    read = readers.get(name, lambda e: e.s)
     sc.plan(problem, epsilon="50%", delta=0.1, method="smoothcruiser")
-    there = problem.start(env)
-    assert read(inner) == (
-        read(there.env.unwrapped) if hasattr(there, "env") else there
-    )
+    for state in (problem.initial_state, problem.start(env)):
+        there = read(state.env.unwrapped) if hasattr(state, "env") else state
+        assert there == read(env.unwrapped)
     assert everything(env) == before
 
 
@@ -84,45 +79,34 @@ def test_a_live_environment_as_the_asked_state_means_here():
 
 
 def test_an_environment_that_was_never_reset_is_reset_in_a_copy():
+    facts = {"discount": 0.5, "operator": sc.Entropy(1.0)}
     env = gym.make("CartPole-v1")
-    assert not has_reset(env)
-    assert not has_reset(env.unwrapped)
-    fresh = adapter.problem(env, discount=0.5, operator=sc.Entropy(1.0))
-    assert (
-        fresh.initial_state
-        == sc.make("gym:CartPole-v1", discount=0.5, temperature=1.0).initial_state
-    )
+    fresh = adapter.problem(env, **facts).initial_state
+    assert fresh == sc.make("gym:CartPole-v1", **facts).initial_state
     assert env.unwrapped.state is None
     env.reset(seed=9)
-    assert has_reset(env)
-    live = adapter.problem(env, discount=0.5, operator=sc.Entropy(1.0))
-    asked = adapter.problem(env, discount=0.5, operator=sc.Entropy(1.0), seed=0)
-    assert live.initial_state != fresh.initial_state
-    assert asked.initial_state == fresh.initial_state
+    assert adapter.problem(env, **facts).initial_state != fresh
+    assert adapter.problem(env, **facts, seed=0).initial_state == fresh
 
 
 def test_another_environment_is_not_here():
-    env = moved(gym.make("CartPole-v1"), 1)
-    problem = adapter.problem(env, discount=0.5, operator=sc.Entropy(1.0))
-    heavy = moved(gym.make("CartPole-v1"), 1)
+    facts = {"discount": 0.5, "operator": sc.Entropy(1.0)}
+    env, heavy = (moved(gym.make("CartPole-v1"), 1) for _ in range(2))
+    problem = adapter.problem(env, **facts)
     heavy.unwrapped.gravity = 20.0
-    with pytest.raises(sc.InvalidInput, match=r"CartPoleEnv differs in gravity"):
-        problem.start(heavy)
-    with pytest.raises(
-        sc.InvalidInput, match=r"made of CartPoleEnv, and .*MountainCar.* was given"
-    ):
-        problem.start(moved(gym.make("MountainCar-v0"), 1))
-    lake = adapter.problem(
-        gym.make("FrozenLake-v1"), discount=0.5, operator=sc.Entropy(1.0)
-    )
-    with pytest.raises(sc.InvalidInput, match=r"made of other tables"):
-        lake.start(moved(gym.make("FrozenLake-v1", is_slippery=False), 0))
+    lake = adapter.problem(gym.make("FrozenLake-v1"), **facts)
+    dry = moved(gym.make("FrozenLake-v1", is_slippery=False), 0)
+    car = moved(gym.make("MountainCar-v0"), 1)
     while not env.step(0)[2]:
         pass
-    with pytest.raises(
-        sc.InvalidInput, match=r"episode of CartPoleEnv is over; reset it"
+    for one, place, sentence in (
+        (problem, heavy, r"CartPoleEnv differs in gravity"),
+        (problem, car, r"made of CartPoleEnv, and .*MountainCar.* was given"),
+        (lake, dry, r"made of other tables"),
+        (problem, env, r"episode of CartPoleEnv is over; reset it"),
     ):
-        problem.start(env)
+        with pytest.raises(sc.InvalidInput, match=sentence):
+            one.start(place)
 
 
 def test_a_snapshot_does_not_leave_its_process():
@@ -154,26 +138,19 @@ def test_mujoco_steps_are_the_environments_own(name):
     is copied.
     """
     pytest.importorskip("mujoco")
-    env = moved_by(gym.make(name))
-    problem = adapter.problem(
-        env,
-        discount=0.5,
-        operator=sc.Entropy(1.0),
-        actions=_corners(env),
-        reward_range=(-100.0, 100.0),
-    )
-    followed(problem, env, 20)
-
-
-def _corners(env):
-    return [env.action_space.low, env.action_space.high, 0.0 * env.action_space.low]
-
-
-def moved_by(env):
+    env = gym.make(name)
+    low, high = env.action_space.low, env.action_space.high
+    corners = [low, high, 0.0 * low]
     env.reset(seed=1)
-    for action in _corners(env):
+    for action in corners:
         env.step(action)
-    return env
+    followed(
+        adapter.problem(
+            env, **HERE | {"actions": corners, "reward_range": (-100.0, 100.0)}
+        ),
+        env,
+        20,
+    )
 
 
 def test_ale_steps_are_the_environments_own_and_repeated_actions_are_refused():

@@ -167,23 +167,13 @@ def jax_episodes(plans, name):
 
 
 ALE = {"repeat_action_probability": 0.0, "reward_range": (-1.0, 1.0)}
+NATURAL = {"reward_range": (-1.0, 1.5)}
+OBSTACLES = "MiniGrid-Dynamic-Obstacles-5x5-v0"
 # the adapter, its modules, its world's episodes, their arguments
 WORLDS = [
     ("gym", "gymnasium", gymnasium_episodes, ("FrozenLake-v1",), {}),
-    (
-        "gym",
-        "gymnasium",
-        gymnasium_episodes,
-        ("Blackjack-v1",),
-        {"reward_range": (-1.0, 1.5)},
-    ),
-    (
-        "gym",
-        "minigrid",
-        gymnasium_episodes,
-        ("MiniGrid-Dynamic-Obstacles-5x5-v0",),
-        {},
-    ),
+    ("gym", "gymnasium", gymnasium_episodes, ("Blackjack-v1",), NATURAL),
+    ("gym", "minigrid", gymnasium_episodes, (OBSTACLES,), {}),
     ("gym", "ale_py", gymnasium_episodes, ("ALE/Pong-v5",), ALE),
     ("pettingzoo", "pettingzoo", pettingzoo_episodes, ("Dice",), {}),
     ("dm_env", "dm_env", dm_env_episodes, ("Slope",), {}),

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -165,15 +164,3 @@ def test_methods_with_two_forms_ask_the_table() -> None:
         InvalidInput, match="Tree search runs on executor 'compiled' o"
     ):
         machine_code("dask", "Tree search")
-
-
-@pytest.mark.compiles
-def test_reading_the_names_loads_no_numba() -> None:
-    """``--help`` and ``explain`` stay fast."""
-    import subprocess
-
-    code = (
-        "import sys, smoothcruiser.engines.registry as r; "
-        "assert list(r.EXECUTORS); assert 'numba' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -62,6 +62,13 @@ def world(step: Any, operator: sc.Operator, **more: Any) -> sc.Problem:
     )
 
 
+def run_alone(engine: Any, problem: sc.Problem, levels: Any, state: int, count: int):
+    """A shard of ``count`` samples of the last level, centred at 0."""
+    root = Root("value", max(1, count), len(levels) - 1, "none")
+    plan = Schedule("alone", problem.facts, levels, root, math.inf, 1.0)
+    return engine(Job(problem, plan, state)).run_shard(Shard(0, 0, 0, count), 1)
+
+
 def randomized(kind: Kind, rungs: tuple[float, ...]) -> tuple[Level, ...]:
     onward = 1 if kind == Kind.RANDOM_ROLLOUT else -1
     return (*LEAVES, Level(kind, 1, 0, onward, 0.6, 0.05, rungs))
@@ -109,22 +116,18 @@ def test_batched_has_the_same_mean(kind: Kind, state: int) -> None:
     P, R = np.zeros((2, 3, 2, 3))  # ``coin`` as a table
     P[:, 0, 1], P[:, 0, 2], P[:, 1, 2] = 0.3, 0.7, 1.0
     R[:, 0, 1], R[:, 1, 2] = 1.0, 0.4
-    rewards = {"reward_range": (0.0, 1.0)}
-    twin = sc.tabular(
-        P, R, players=[1, 2, 1], discount=0.8, operator=operator, **rewards
-    )
-    expected = exact_mean(world(coin, operator), plain(kind, 4), state)
-    root = Root("value", 60_000, 2, "none")
+    facts = {"discount": 0.8, "operator": operator, "reward_range": (0.0, 1.0)}
+    twin = sc.tabular(P, R, players=[1, 2, 1], **facts)
     levels = randomized(kind, (0.5, 0.5))
-    plan = Schedule("batched", twin.facts, levels, root, math.inf, 1.0)
-    part = BatchedEngine(Job(twin, plan, state, expected)).run_shard(
-        Shard(0, 0, 0, root.samples), 1
+    part = run_alone(BatchedEngine, twin, levels, state, 60_000)
+    mean = part.total / part.draws
+    error = math.sqrt((part.square / part.draws - mean * mean) / part.draws)
+    four, one = (
+        exact_mean(world(coin, operator), plain(kind, samples), state)
+        for samples in (4, 1)
     )
-    error = math.sqrt(part.square) / part.draws
-    assert abs(part.total / part.draws) <= 5.0 * error
-    assert abs(exact_mean(world(coin, operator), plain(kind, 1), state) - expected) > (
-        15.0 * error
-    )
+    assert abs(mean - four) <= 5.0 * error
+    assert abs(one - four) > 15.0 * error
 
 
 def value_with_a_rest(q: Any) -> float:
@@ -156,10 +159,7 @@ def test_one_legal_action_has_nothing_to_correct(kind: Kind) -> None:
     """Its policy does not depend on samples: no continuation is followed."""
     problem = world(coin, sc.Entropy(0.3), legal=lambda state, action: action == 0)
     levels = randomized(kind, (1.0,))
-    root = Root("value", 40, 2, "none")
-    plan = Schedule("one", problem.facts, levels, root, math.inf, 1.0)
-    made = reference.ReferenceEngine(Job(problem, plan, 0))
-    part = made.run_shard(Shard(0, 0, 0, 40), 1)
+    part = run_alone(reference.ReferenceEngine, problem, levels, 0, 40)
     # the base, its two halves and, of a rollout, the step
     assert part.calls == 40 * (3 + (kind == Kind.RANDOM_ROLLOUT))
 
@@ -178,16 +178,16 @@ def test_a_stop_at_any_call_keeps_the_samples_before_it(engine: Any) -> None:
             running[-1].stop()
         return coins(state, action, rng)
 
+    def noted(job: Job) -> Any:
+        running.append(engine(job))
+        return running[-1]
+
     problem = world(counted, sc.Entropy(0.3))
     levels = randomized(Kind.RANDOM_ROLLOUT, (0.5, 0.5))
-    plan = Schedule(
-        "stop", problem.facts, levels, Root("value", 6, 2, "none"), math.inf, 1.0
-    )
 
     def run(count: int, calls: int) -> Any:
-        running.append(engine(Job(problem, plan, 1)))
         last[0] = calls
-        return running[-1].run_shard(Shard(0, 0, 0, count), 3)
+        return run_alone(noted, problem, levels, 1, count)
 
     ends = [run(count, -1) for count in range(7)]
     for calls in range(1, ends[-1].calls):

@@ -1,10 +1,11 @@
 """Ctrl-C while machine code runs: the first asks, the second ends the process."""
 
+import contextlib
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -54,12 +55,8 @@ with stoppable():
 
 
 def started(code):
-    child = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    child = subprocess.Popen([sys.executable, "-c", code], **pipes)
     child.stdout.readline()
     return child
 
@@ -87,52 +84,42 @@ def test_the_first_ctrl_c_stops_python_as_it_always_did():
     assert (out, child.returncode) == ("stopping\n", 0)
 
 
-def test_a_handler_of_the_users_own_hears_every_signal():
-    """Its owner decides what a signal means: a second one must not end the process."""
-    before = signal.getsignal(signal.SIGINT)
-    came = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+@contextlib.contextmanager
+def handled_by(handler):
+    """A handler of the user's own."""
+    before = signal.signal(signal.SIGINT, handler)
     try:
-        with stoppable():
-            for _ in range(3):
-                signal.raise_signal(signal.SIGINT)
-                time.sleep(1.1 * SAME_SECONDS)
+        yield
+        assert signal.getsignal(signal.SIGINT) is handler
     finally:
         signal.signal(signal.SIGINT, before)
-    assert came == [signal.SIGINT] * 3
 
 
-def test_handlers_are_given_back():
-    before = signal.getsignal(signal.SIGINT)
+def test_a_handler_of_the_users_own_hears_every_signal():
+    """Its owner decides what a signal means: a second one must not end the process."""
     came = []
 
     def handler(number, frame):
         came.append(number)
 
-    signal.signal(signal.SIGINT, handler)
-    try:
+    with handled_by(handler):
+        with stoppable():
+            for _ in range(3):
+                signal.raise_signal(signal.SIGINT)
+                time.sleep(1.1 * SAME_SECONDS)
         with stoppable(handler), stoppable():
             tell_at_the_end("nothing")
             signal.raise_signal(signal.SIGINT)
         for _ in range(3):  # no longer counted
             signal.raise_signal(signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert came == [signal.SIGINT] * 4
+        with ThreadPoolExecutor(1) as pool:  # other threads are left alone
+            pool.submit(run_stoppable).result()
+    assert came == [signal.SIGINT] * 7
 
 
-def test_other_threads_are_left_alone():
-    found = []
-
-    def run():
-        with stoppable():
-            tell_at_the_end("nothing")
-            found.append(True)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert found
+def run_stoppable():
+    with stoppable():
+        tell_at_the_end("nothing")
 
 
 def test_a_held_run_reads_a_stop_and_is_broken_off_only_where_it_is_open():
@@ -164,14 +151,9 @@ def test_a_users_handler_that_raises_asks_a_held_run_to_stop():
     def handler(number, frame):
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        with stoppable_run() as hold:
-            signal.raise_signal(signal.SIGINT)
-            assert hold.came
-        assert signal.getsignal(signal.SIGINT) is handler
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with handled_by(handler), stoppable_run() as hold:
+        signal.raise_signal(signal.SIGINT)
+        assert hold.came
 
 
 def _broken_by(hold):

@@ -74,61 +74,42 @@ def step(state: int, action: int, rng: Any) -> tuple[float, int]:
     return rng.random(), (state + action + int(rng.integers(3))) % 5
 
 
-def problem(**more: Any) -> sc.Problem:
-    return sc.MDP(
-        step,
-        num_actions=12,
-        discount=0.2,
-        operator=sc.Entropy(1.0),
-        initial_state=0,
-        **more,
-    )
+def problem() -> sc.Problem:
+    facts = {"num_actions": 12, "discount": 0.2, "operator": sc.Entropy(1.0)}
+    return sc.MDP(step, initial_state=0, **facts)
 
 
-def scheduled() -> None:
-    sc.plan(
-        problem(), method="smoothcruiser", epsilon="40%", delta=0.5, seed=3, shards=3
-    )
-
-
-def certified() -> None:
-    sc.plan(problem(), method="certified", epsilon="60%", delta=0.5, seed=3)
-
-
-def tree() -> None:
-    sc.plan(problem(), method="uct", simulations=20, seed=3)
-
-
-def evaluated() -> None:
-    sc.evaluate(problem(), lambda state: [1 / 12] * 12, epsilon=0.5, delta=0.5, seed=3)
-
-
-def checked() -> None:
-    sc.check(problem(), seed=3)
-
-
-def played() -> None:
-    agent = sc.Agent(
-        problem(), method="smoothcruiser", epsilon="60%", delta=0.5, seed=3
-    )
+def play() -> None:
+    agent = sc.Agent(problem(), **PROMISE | {"method": "smoothcruiser"})
     sc.play(agent, episodes=2, steps=2, seed=3)
 
 
+PROMISE: dict[str, Any] = {"epsilon": "60%", "delta": 0.5, "seed": 3}
+SHARP = PROMISE | {"method": "smoothcruiser", "epsilon": "40%", "shards": 3}
+LOOSE = PROMISE | {"epsilon": 0.5}
+USES: dict[str, Any] = {
+    "schedule": lambda: sc.plan(problem(), **SHARP),
+    "certified": lambda: sc.plan(problem(), **PROMISE, method="certified"),
+    "tree": lambda: sc.plan(problem(), method="uct", simulations=20, seed=3),
+    "evaluate": lambda: sc.evaluate(problem(), lambda state: [1 / 12] * 12, **LOOSE),
+    "check": lambda: sc.check(problem(), seed=3),
+    "play": play,
+}
+
+
 @pytest.mark.compiles
-@pytest.mark.parametrize(
-    "use", [scheduled, certified, tree, evaluated, checked, played]
-)
-def test_a_stream_has_one_user(use: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("use", USES)
+def test_a_stream_has_one_user(use: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No (seed, key) is asked for by two files, and keys of the form (action,
     shard) are used by others only under seeds that no shard has.
     """
     spy = Spy(monkeypatch)
-    use()
+    USES[use]()
     assert spy.users
     shared = {pair: files for pair, files in spy.users.items() if len(files) > 1}
     assert shared == {}
     shards = {pair for pair, files in spy.users.items() if files & SHARDS}
-    assert bool(shards) is (use in (scheduled, checked, played))
+    assert bool(shards) is (use in ("schedule", "check", "play"))
     alike = {  # a shard of some action could have such a key
         seed
         for seed, key in spy.users.keys() - shards

@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines import pilot as forecast
-from smoothcruiser.schedule.schedule import Schedule
 
 pytestmark = pytest.mark.compiles
 
@@ -84,14 +82,7 @@ def test_a_schedule_with_a_pilot_is_written_and_read():
     schedule = sc.prepare(noiseless(), **PROMISE).with_pilot().explanation
     data = schedule.to_dict()
     assert data["expected_calls"] == data["piloted_calls"] == schedule.piloted_calls
-    again = Schedule.from_dict(data)
+    again = sc.Schedule.from_dict(data)
     assert again == schedule
     assert again.expected_calls == schedule.expected_calls
     assert replace(schedule, piloted_calls=10**30).expected_calls == schedule.num_calls
-
-
-def test_repeated_samples_keep_the_whole_weight():
-    sums = forecast.RootSums(3, 1.5, 2.0, (forecast.WHOLE, 2 * forecast.WHOLE, 0))
-    many = forecast._scale_sums(sums, 100)
-    assert sum(many.score) == 100 * forecast.WHOLE
-    assert (many.draws, many.total) == (100, pytest.approx(50.0))

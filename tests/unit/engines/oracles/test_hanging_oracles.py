@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from worlds import COMMON, PROMISE, walk
@@ -28,17 +29,16 @@ def loops(state, action, rng):
     return walk(state, action, rng)
 
 
+def plan_limited(step, **more):
+    return sc.plan(sc.MDP(step, call_seconds=0.3, **COMMON, **more), 2, **PROMISE)
+
+
 @pytest.mark.parametrize("step", [sleeps, loops])
 def test_an_oracle_that_hangs_is_ended_at_its_time_limit(step):
     """The error comes before the call that sleeps has ended."""
-    with pytest.raises(
-        sc.OracleError,
-        match=(
-            r"did not return within 0\.3 s at state 3, action [01]; fix the "
-            r"simulator there, or raise"
-        ),
-    ):
-        sc.plan(sc.MDP(step, call_seconds=0.3, **COMMON), 2, **PROMISE)
+    sentence = r"within 0\.3 s at state 3, action [01]; fix the simulator there, or"
+    with pytest.raises(sc.OracleError, match=sentence):
+        plan_limited(step)
     assert not RETURNED
 
 
@@ -48,28 +48,16 @@ def test_a_companion_that_hangs_is_ended_too():
             pass
         return False
 
-    with pytest.raises(
-        sc.OracleError, match=r"player or value_bounds did not return within 0\.3 s"
-    ):
-        sc.plan(
-            sc.MDP(walk, terminal=terminal, call_seconds=0.3, **COMMON), 2, **PROMISE
-        )
+    sentence = r"player or value_bounds did not return within 0\.3 s"
+    with pytest.raises(sc.OracleError, match=sentence):
+        plan_limited(walk, terminal=terminal)
 
 
 def test_the_limit_holds_outside_the_main_thread_too():
-    found = []
-
-    def ask():
-        try:
-            sc.plan(sc.MDP(loops, call_seconds=0.3, **COMMON), 2, **PROMISE)
-        except sc.OracleError as error:
-            found.append(str(error))
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    thread.join(timeout=20)
-    assert found
-    assert "did not return within 0.3 s at state 3" in found[0]
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(plan_limited, loops)
+        with pytest.raises(sc.OracleError, match=r"within 0\.3 s at state 3"):
+            answer.result(timeout=20)
 
 
 def test_a_slow_oracle_within_its_limit_is_left_alone():
@@ -77,18 +65,9 @@ def test_a_slow_oracle_within_its_limit_is_left_alone():
         time.sleep(0.002)
         return walk(state, action, rng)
 
-    limited = sc.plan(
-        sc.MDP(step, call_seconds=0.5, **COMMON),
-        epsilon="40%",
-        delta=0.3,
-        method="smoothcruiser",
-    )
-    assert (
-        limited.value
-        == sc.plan(
-            sc.MDP(walk, **COMMON), epsilon="40%", delta=0.3, method="smoothcruiser"
-        ).value
-    )
+    how = {"epsilon": "40%", "delta": 0.3, "method": "smoothcruiser"}
+    limited = sc.plan(sc.MDP(step, call_seconds=0.5, **COMMON), **how)
+    assert limited.value == sc.plan(sc.MDP(walk, **COMMON), **how).value
 
 
 @pytest.mark.parametrize(

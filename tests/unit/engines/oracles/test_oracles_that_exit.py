@@ -17,22 +17,20 @@ class Left(BaseException):
     """Not an Exception, as some libraries have them."""
 
 
+def raises(error):
+    """A walk that leaves with an error in state 3."""
+
+    def step(state, action, rng):
+        if state == 3:
+            raise error
+        return walk(state, action, rng)
+
+    return step
+
+
 def exits(state, action, rng):
-    if state == 3:
-        sys.exit("done")
-    return walk(state, action, rng)
-
-
-def quits(state, action, rng):
-    if state == 3:
-        raise SystemExit
-    return walk(state, action, rng)
-
-
-def leaves(state, action, rng):
-    if state == 3:
-        raise Left("for good")
-    return walk(state, action, rng)
+    """At the top of a module, for other processes."""
+    return raises(SystemExit("done"))(state, action, rng)
 
 
 def rows(states, actions, rng):
@@ -51,51 +49,43 @@ TREE = {"method": "uct", "budget": 2000}
 
 @pytest.mark.parametrize("executor", ["reference", "python"])
 @pytest.mark.parametrize(
-    ("step", "shown"),
-    [(exits, "SystemExit: done"), (quits, "SystemExit"), (leaves, "Left: for good")],
+    "error", [SystemExit("done"), SystemExit(), Left("for good")], ids=repr
 )
-def test_an_oracle_that_exits_is_reported_with_its_place(executor, step, shown):
+def test_an_oracle_that_exits_is_reported_with_its_place(executor, error):
+    shown = f"{type(error).__name__}: {error}".removesuffix(": ")
     with pytest.raises(
         sc.OracleError, match=rf"^The oracle raised {shown} at state 3, action [01];"
     ):
-        sc.plan(sc.MDP(step, **COMMON), 2, executor=executor, **PROMISE)
+        sc.plan(sc.MDP(raises(error), **COMMON), 2, executor=executor, **PROMISE)
 
 
-@pytest.mark.parametrize("asked", [SAMPLING["certified"], TREE])
-def test_searches_report_it_too(asked):
-    with pytest.raises(
-        sc.OracleError, match=r"raised SystemExit: done at state 3, action [01];"
-    ):
+ELSEWHERE = {"executor": "processes", "workers": 1}
+DONE = r"raised SystemExit: done at state 3, action [01]"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        SAMPLING["certified"],
+        TREE,
+        SAMPLING["smoothcruiser"] | ELSEWHERE,
+        SAMPLING["certified"] | ELSEWHERE,
+    ],
+)
+def test_searches_and_worker_processes_report_it_too(asked):
+    with pytest.raises(sc.OracleError, match=DONE):
         sc.plan(sc.MDP(exits, **COMMON), 2, **asked)
-
-
-@pytest.mark.parametrize("method", ["smoothcruiser", "certified"])
-def test_an_exit_in_a_worker_process_arrives_as_an_error(method):
-    with pytest.raises(
-        sc.OracleError, match=r"raised SystemExit: done at state 3, action [01];"
-    ):
-        sc.plan(
-            sc.MDP(exits, **COMMON),
-            2,
-            executor="processes",
-            workers=1,
-            **SAMPLING[method],
-        )
 
 
 def test_an_exit_in_a_batch_names_a_row():
     problem = sc.MDP(sc.batched(rows), **{**COMMON, "initial_state": np.int64(0)})
-    with pytest.raises(
-        sc.OracleError, match=r"raised SystemExit: done at state 3, action [01]"
-    ):
+    with pytest.raises(sc.OracleError, match=DONE):
         sc.plan(problem, np.int64(2), **PROMISE)
 
 
 def test_evaluation_and_the_checker_report_it():
     problem = sc.MDP(exits, **COMMON)
-    with pytest.raises(
-        sc.OracleError, match=r"raised SystemExit: done at state 3, action [01];"
-    ):
+    with pytest.raises(sc.OracleError, match=DONE):
         sc.evaluate(problem, lambda state: [0.5, 0.5], 2, budget=2000)
     wrong = [x.sentence for x in sc.check(problem).findings if x.verdict == "wrong"]
     assert any("SystemExit: done at state 3" in sentence for sentence in wrong)

@@ -9,55 +9,48 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import OracleError
 
 pytestmark = pytest.mark.compiles
 
 # longer than the walk of the look, so that what happens at its end is met late
 RING = 12
-TRUTH = 0.8 / (1.0 - 0.9)
 
 
-def coin(step, **more):
-    return sc.MDP(
-        step, num_actions=2, discount=0.3, operator=sc.Max(), initial_state=0, **more
-    )
+def ring_problem(kind, step, **more):
+    facts = {"num_actions": 2, "discount": 0.9, "operator": sc.Max()}
+    return kind(step, **facts | {"initial_state": 0} | more)
 
 
-def first_draws_kept():
-    kept = {}
+SEARCH = {"method": "certified", "epsilon": 0.15, "delta": 0.05, "seed": 1}
+SEARCH["budget"] = 1_000_000
+
+
+def memo_of_first_answers():
+    memo = {}
 
     def step(state, action, rng):
-        if (state, action) not in kept:
-            kept[state, action] = float(rng.random() < 0.5)
-        return kept[state, action], state
+        if (state, action) not in memo:
+            memo[state, action] = float(rng.random() < 0.5)
+        return memo[state, action], state
 
     return step
 
 
-def remembered_by_stream():
-    @functools.cache
-    def step(state, action, rng):
-        return float(rng.random() < 0.5), state
-
-    return step
+def memo_by_stream():
+    return functools.cache(lambda state, action, rng: (rng.random() < 0.5, state))
 
 
-@pytest.mark.parametrize("world", [first_draws_kept, remembered_by_stream])
-@pytest.mark.parametrize("method", ["certified", "sparse-sampling"])
-def test_a_memo_of_random_answers_is_refused(world, method):
+@pytest.mark.parametrize("make", [memo_of_first_answers, memo_by_stream])
+def test_a_memo_of_random_answers_is_refused(make):
     """Whether a call takes anything from its stream depends on state and action
     alone, so a second call that takes nothing tells.
     """
-    with pytest.raises(OracleError):
-        sc.plan(coin(world()), method=method, epsilon=0.25, delta=0.05, seed=1)
-
-
-@pytest.mark.parametrize("world", [first_draws_kept, remembered_by_stream])
-def test_check_finds_a_memo_of_random_answers(world):
-    assert any(
-        finding.verdict == "wrong" for finding in sc.check(coin(world())).findings
-    )
+    for method in ("certified", "sparse-sampling"):
+        problem = ring_problem(sc.MDP, make(), discount=0.3)
+        with pytest.raises(sc.OracleError):
+            sc.plan(problem, method=method, epsilon=0.25, delta=0.05, seed=1)
+    report = sc.check(ring_problem(sc.MDP, make(), discount=0.3))
+    assert any(finding.verdict == "wrong" for finding in report.findings)
 
 
 class Walker:
@@ -138,31 +131,16 @@ def test_a_write_met_late_is_seen_or_said_to_be_unseen(form):
             state.hits += 1
         return paid, make((int(state.pos) + 1) % RING)
 
-    problem = sc.MDP(
-        step,
-        num_actions=1,
-        discount=0.9,
-        operator=sc.Max(),
-        initial_state=make(0),
-        key=lambda state: int(state.pos),
-    )
+    facts = {"num_actions": 1, "initial_state": make(0)}
+    problem = ring_problem(sc.MDP, step, key=lambda state: int(state.pos), **facts)
     try:
-        found = sc.plan(
-            problem,
-            method="certified",
-            epsilon=0.15,
-            delta=0.05,
-            seed=1,
-            budget=300_000,
-        )
-    except OracleError:
+        found = sc.plan(problem, **SEARCH | {"budget": 300_000})
+    except sc.OracleError:
         return
     # what no look can tell
     assert form in ("a copy that is no copy", "a private field that was None")
-    assert any(
-        "go unseen" in said or "taken for caches" in said
-        for said in found.certificate.assumptions
-    )
+    said = " ".join(found.certificate.assumptions)
+    assert "go unseen" in said or "taken for caches" in said
 
 
 def test_a_budget_too_small_for_a_look_still_names_what_was_not_looked_at():
@@ -175,16 +153,9 @@ def test_a_budget_too_small_for_a_look_still_names_what_was_not_looked_at():
         calls.append(action)
         return float(len(calls) == 1), state
 
-    problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=1.0,
-        horizon=1,
-        operator=sc.Max(),
-        initial_state=0,
-        deterministic=True,
-    )
-    found = sc.plan(problem, method="certified", epsilon=0.1, delta=0.05, budget=2)
+    facts = {"discount": 1.0, "horizon": 1, "deterministic": True}
+    problem = ring_problem(sc.MDP, step, **facts)
+    found = sc.plan(problem, **SEARCH | {"epsilon": 0.1, "budget": 2})
     said = " ".join(found.certificate.assumptions)
     assert "remembers nothing" in said
     assert "drawn twice" not in said  # none of the two pairs was
@@ -203,23 +174,8 @@ def test_the_certificate_names_player_legal_and_terminal():
     def step(state, action, rng):
         return float(rng.random() < (0.9 if action else 0.1)), (state + 1) % RING
 
-    game = sc.Game(
-        step,
-        num_actions=2,
-        discount=0.9,
-        operator=sc.Max(),
-        initial_state=0,
-        player=player,
-    )
     try:
-        found = sc.plan(
-            game,
-            method="certified",
-            epsilon=0.15,
-            delta=0.05,
-            seed=0,
-            budget=1_000_000,
-        )
-    except OracleError:
+        found = sc.plan(ring_problem(sc.Game, step, player=player), **SEARCH)
+    except sc.OracleError:
         return
     assert any("player" in sentence for sentence in found.certificate.assumptions)

@@ -25,12 +25,16 @@ def late(state, action, rng):
     return walk(state, action, rng)
 
 
+def plan_elsewhere(step, method="smoothcruiser"):
+    """A plan by one worker process."""
+    how = {"executor": "processes", "workers": 1} | PROMISE | {"method": method}
+    return sc.plan(sc.MDP(step, **COMMON), 2, **how)
+
+
 def test_an_exception_in_another_process_arrives():
-    with pytest.raises(
-        sc.OracleError,
-        match=r"raised RuntimeError: out of coffee at state 3, action [01]",
-    ):
-        sc.plan(sc.MDP(late, **COMMON), 2, executor="processes", workers=1, **PROMISE)
+    sentence = r"raised RuntimeError: out of coffee at state 3, action [01]"
+    with pytest.raises(sc.OracleError, match=sentence):
+        plan_elsewhere(late)
 
 
 def dies(state, action, rng):
@@ -41,11 +45,9 @@ def dies(state, action, rng):
 
 
 def test_a_worker_that_dies_is_reported():
-    with pytest.raises(
-        sc.OracleError,
-        match=r"worker process died .*\(exit code 3: os\._exit.*executor='reference'",
-    ):
-        sc.plan(sc.MDP(dies, **COMMON), 2, executor="processes", workers=1, **PROMISE)
+    sentence = r"worker process died .*\(exit code 3: os\._exit.*executor='reference'"
+    with pytest.raises(sc.OracleError, match=sentence):
+        plan_elsewhere(dies)
 
 
 UNGUARDED = """
@@ -93,20 +95,9 @@ class Licensed:
 
 @pytest.mark.parametrize("method", ["smoothcruiser", "certified"])
 def test_a_worker_that_cannot_begin_says_why(method):
-    with pytest.raises(
-        sc.InvalidInput,
-        match=(
-            r"could not be rebuilt in a worker process \(RuntimeError: no licence "
-            r"here\)"
-        ),
-    ):
-        sc.plan(
-            sc.MDP(Licensed(), **COMMON),
-            2,
-            executor="processes",
-            workers=1,
-            **{**PROMISE, "method": method},
-        )
+    sentence = r"rebuilt in a worker process \(RuntimeError: no licence here\)"
+    with pytest.raises(sc.InvalidInput, match=sentence):
+        plan_elsewhere(Licensed(), method)
 
 
 ENDLESS = """

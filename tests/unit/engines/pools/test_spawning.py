@@ -16,7 +16,7 @@ from smoothcruiser.engines.pools.processes import (
     forget_safe_path,
     outside_folder,
 )
-from smoothcruiser.errors import InvalidInput, describe_error
+from smoothcruiser.errors import describe_error
 
 SCRIPT = """
 import os, sys
@@ -80,15 +80,6 @@ def test_an_error_that_cannot_be_printed_is_named():
             raise RuntimeError
 
     assert describe_error(Mute()) == "Mute"
-
-
-@pytest.mark.parametrize("address", ["", " ", "inproc://x"])
-def test_an_address_that_is_none_is_refused_at_once(address):
-    pytest.importorskip("distributed")
-    problem = sc.make("chain:n=3", discount=0.2, temperature=10.0)
-    promise = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
-    with pytest.raises(InvalidInput, match="tcp://HOST:PORT"):
-        sc.plan(problem, scheduler=address, **promise)
 
 
 def test_ctrl_c_while_a_cluster_starts_ends_it_later(monkeypatch):

@@ -19,7 +19,6 @@ from numba import njit
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled import tiers
-from smoothcruiser.engines.compiled import tiers as handover
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.compiled.tiers import ADDRESS, INLINED
 from smoothcruiser.engines.shards import Shard
@@ -66,15 +65,19 @@ def raised(problem, state, tier):
     return type(error.value), str(error.value)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("state", "says"), [(2, "state three"), (4, "reward 2.0"), (5, "terminal=True")]
+    ("step", "state", "says"),
+    [
+        pytest.param(wander, 2, "state three", marks=pytest.mark.slow),
+        pytest.param(wander, 4, "reward 2.0", marks=pytest.mark.slow),
+        pytest.param(wander, 5, "terminal=True", marks=pytest.mark.slow),
+        (scribble, np.zeros(2), "array"),  # a step that writes into its state
+    ],
 )
-def test_errors_of_the_step_are_those_of_the_inlined_machine(state, says):
-    problem = mdp(wander)
-    found = raised(problem, state, ADDRESS)
+def test_errors_of_the_step_are_those_of_the_inlined_machine(step, state, says):
+    found = raised(mdp(step), state, ADDRESS)
     assert says in found[1]
-    assert found == raised(problem, state, INLINED)
+    assert found == raised(mdp(step), state, INLINED)
 
 
 @njit
@@ -90,13 +93,6 @@ def test_functions_that_cannot_be_called_by_address_are_left_to_the_other_machin
             CompiledEngine(Job(problem, table(problem), (0, 1)), tier)
     asked = {"epsilon": "20%", "delta": 0.1, "seed": 0}
     assert sc.plan(problem, (0, 1), method="certified", **asked).value > 0
-
-
-def test_a_step_that_writes_into_its_state_is_found():
-    problem = mdp(scribble)
-    found = raised(problem, np.zeros(2), ADDRESS)
-    assert "array" in found[1]
-    assert found == raised(problem, np.zeros(2), INLINED)
 
 
 def test_a_stop_ends_a_shard_on_the_shared_machine():
@@ -127,17 +123,15 @@ def fresh(monkeypatch):
 
 def test_the_inlined_machine_takes_over_when_it_has_paid(fresh, monkeypatch):
     problem = mdp(jump)
-    job, shards = (
-        Job(problem, table(problem), 0),
-        [Shard(0, i, 0, 50) for i in range(9)],
-    )
+    job = Job(problem, table(problem), 0)
+    shards = [Shard(0, i, 0, 50) for i in range(9)]
     slow = CompiledEngine(job, ADDRESS)
     expected = [slow.run_shard(shard, 3) for shard in shards]
     assert slow.tiers.inlined is None
     engine = CompiledEngine(job)
     first = engine.run_shard(shards[0], 3)
     assert not engine.tiers.entry.is_building  # a few calls do not pay
-    monkeypatch.setattr(handover, "PAYS", engine.tiers.entry.calls)
+    monkeypatch.setattr(tiers, "PAYS", engine.tiers.entry.calls)
     found = [first, engine.run_shard(shards[1], 3)]
     assert engine.tiers.entry.is_building
     deadline = time.monotonic() + 120
@@ -157,11 +151,11 @@ def test_a_run_that_may_be_long_is_not_waited_for(fresh, monkeypatch):
     monkeypatch.setattr(tiers.Tiers, "build", lambda self: built.append(self.price))
     for samples in (400, 4_000_000):
         monkeypatch.setattr(tiers, "_entries", {})
-        monkeypatch.setattr(handover, "PAYS", math.inf)
+        monkeypatch.setattr(tiers, "PAYS", math.inf)
         engine = CompiledEngine(Job(problem, table(problem, samples), 0))
         engine.run_shard(Shard(0, 0, 0, 50), 3)
         made = engine.tiers.entry.calls
-        monkeypatch.setattr(handover, "PAYS", made * 9)
+        monkeypatch.setattr(tiers, "PAYS", made * 9)
         engine.run_shard(Shard(0, 0, 0, 50), 3)
     assert built == [table(problem, 4_000_000).num_calls]
 
@@ -169,14 +163,6 @@ def test_a_run_that_may_be_long_is_not_waited_for(fresh, monkeypatch):
 @njit
 def widen(state, action, rng):
     return rng.random(), 0.5 * state
-
-
-@pytest.mark.slow
-def test_states_that_change_their_type_are_inlined_at_once():
-    problem = mdp(widen)
-    engine = CompiledEngine(Job(problem, table(problem), 1), ADDRESS)
-    assert engine.tiers.by_address is None
-    assert engine.run_shard(Shard(0, 0, 0, 4), 1).draws == 4
 
 
 @njit(fastmath=True)
@@ -190,18 +176,20 @@ def careless(state, action, rng):
 
 
 @pytest.mark.slow
-def test_arithmetic_that_may_be_reordered_is_inlined_at_once():
-    problem = mdp(careless)
+@pytest.mark.parametrize("step", [careless, widen])
+def test_reordered_arithmetic_and_states_of_another_type_are_inlined_at_once(step):
+    problem = mdp(step)
     engine = CompiledEngine(Job(problem, table(problem), 1), ADDRESS)
     assert engine.tiers.by_address is None
+    assert engine.run_shard(Shard(0, 0, 0, 4), 1).draws == 4
 
 
 def test_the_variable_names_a_machine(monkeypatch):
     problem = mdp(jump)
-    monkeypatch.setenv(handover.VARIABLE, ADDRESS)
+    monkeypatch.setenv(tiers.VARIABLE, ADDRESS)
     engine = CompiledEngine(Job(problem, table(problem), 0))
     assert engine.tiers.best() is engine.tiers.by_address
-    monkeypatch.setenv(handover.VARIABLE, "quick")
+    monkeypatch.setenv(tiers.VARIABLE, "quick")
     with pytest.raises(sc.InvalidInput, match=r"SMOOTHCRUISER_TIER.*'quick'"):
         CompiledEngine(Job(problem, table(problem), 0))
 
@@ -235,20 +223,3 @@ def test_a_process_that_ends_while_it_compiles_ends_at_once_and_in_silence():
     )
     assert "smoothcruiser-compile" in done.stdout
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_plain_tables_have_a_machine_of_their_own_with_the_same_bits(monkeypatch):
-    plain = sc.make("garnet:states=8,actions=2", discount=0.5, temperature=1.0)
-    game = sc.make("random-game", discount=0.5, temperature=1.0)
-    engines = [
-        CompiledEngine(Job(problem, table(problem), 0)) for problem in (plain, game)
-    ]
-    own, general = (engine.tiers.best().machine for engine in engines)
-    assert own is not general
-    shard = Shard(0, 0, 0, 400)
-    found = engines[0].run_shard(shard, 1)
-    tier = engines[0].tiers.best()
-    monkeypatch.setattr(
-        engines[0].tiers, "inlined", tiers.Tier(general, tier.words, 0, tier.data)
-    )
-    assert engines[0].run_shard(shard, 1) == found
