@@ -2,21 +2,19 @@
 
 import numpy as np
 
-from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+import smoothcruiser as sc
 
-OPERATORS: list[Operator] = [
-    Entropy(0.5),
-    KL(0.5),
-    KL(0.5, (0.2, 0.3, 0.5)),
-    Sparsemax(0.5),
-    SquareRoot(0.5),
-    Max(),
+OPERATORS = [
+    sc.Entropy(0.5),
+    sc.KL(0.5),
+    sc.KL(0.5, (0.2, 0.3, 0.5)),
+    sc.Sparsemax(0.5),
+    sc.SquareRoot(0.5),
+    sc.Max(),
 ]
 
 
-def random_arrays(
-    states: int, actions: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+def random_arrays(states, actions, seed):
     rng = np.random.default_rng(seed)
     return rng.dirichlet(np.ones(states), size=(states, actions)), rng.random(
         (states, actions)

@@ -12,14 +12,12 @@ import pytest
 import scipy.sparse as sp
 from exact_worlds import OPERATORS
 
+import smoothcruiser as sc
 from smoothcruiser.exact import elimination, elimination_kernel, solve
 from smoothcruiser.exact.elimination import NarrowOrder
 from smoothcruiser.exact.loops import Packed
 from smoothcruiser.exact.model import prepare
 from smoothcruiser.jit.build import compile_function
-from smoothcruiser.operators import CustomOperator, Max, Operator
-from smoothcruiser.problem.model.tabular import tabular
-from smoothcruiser.problem.problem import Problem
 
 pytestmark = pytest.mark.compiles
 
@@ -31,23 +29,23 @@ class World:
     P: np.ndarray  # (S, A, S)
     R: np.ndarray  # (S, A)
     discount: float
-    players: np.ndarray | None = None
-    terminal: np.ndarray | None = None
-    legal: np.ndarray | None = None
+    players = None
+    terminal = None
+    legal = None
 
-    def problem(self, operator: Operator | None = None) -> Problem:
+    def problem(self, operator=None):
         size, actions = self.R.shape
-        return tabular(
+        return sc.tabular(
             sp.csr_matrix(self.P.reshape(size * actions, size)),
             self.R,
             discount=self.discount,
-            operator=Max() if operator is None else operator,
+            operator=sc.Max() if operator is None else operator,
             players=self.players,
             terminal=self.terminal,
             legal=self.legal,
         )
 
-    def truth(self) -> np.ndarray:
+    def truth(self):
         """V* of the normalized rows: strategy iteration with dense solves, refined.
 
         The min player replies to each policy of the max player (Hoffman and Karp).
@@ -60,7 +58,7 @@ class World:
         mine = np.ones(size, bool) if self.players is None else self.players == 1
         at = np.arange(size)
 
-        def value(policy: np.ndarray) -> np.ndarray:
+        def value(policy):
             part = np.where(ends[:, None], 0.0, self.discount * rows[at, policy])
             income = np.where(ends, 0.0, self.R[at, policy]).astype(np.longdouble)
             matrix = np.eye(size) - part
@@ -70,7 +68,7 @@ class World:
                 x = x + np.linalg.solve(matrix.astype(float), left.astype(float))
             return x
 
-        def better(x: np.ndarray, policy: np.ndarray, who: np.ndarray, sign: float):
+        def better(x, policy, who, sign):
             q = sign * (self.R + self.discount * rows @ x)
             q = np.where(legal, q, -np.inf)
             best = q.argmax(axis=1)
@@ -92,7 +90,7 @@ class World:
         raise AssertionError("strategy iteration did not end")
 
 
-def ring(size: int, discount: float, seed: int = 0, **other: object) -> World:
+def ring(size, discount, seed=0, **other):
     """Moves of at most 3 to either side, rewards in one place, shuffled numbers."""
     rng = np.random.default_rng(seed)
     name = rng.permutation(size)
@@ -102,10 +100,10 @@ def ring(size: int, discount: float, seed: int = 0, **other: object) -> World:
             after = name[(s + rng.integers(-3, 4, 4)) % size]
             np.add.at(P, (name[s], a, after), rng.dirichlet(np.ones(4)))
     R[name[:5]] = rng.random((5, 3))
-    return World(P / P.sum(axis=2, keepdims=True), R, discount, **other)  # type: ignore[arg-type]
+    return World(P / P.sum(axis=2, keepdims=True), R, discount, **other)
 
 
-def grid(side: int, discount: float) -> World:
+def grid(side, discount):
     at = np.arange(side * side)
     P = np.zeros((side * side, 4, side * side))
     for way, (dy, dx) in enumerate([(-1, 0), (1, 0), (0, -1), (0, 1)]):
@@ -117,37 +115,35 @@ def grid(side: int, discount: float) -> World:
     return World(P, R, discount)
 
 
-def walk(
-    targets: np.ndarray, R: np.ndarray, discount: float, **other: object
-) -> World:
+def walk(targets, R, discount, **other):
     """Sure moves: ``targets`` of shape (S, A)."""
     size, actions = targets.shape
     P = np.zeros((size, actions, size))
     P[np.arange(size)[:, None], np.arange(actions), targets] = 1.0
-    return World(P, np.asarray(R, float), discount, **other)  # type: ignore[arg-type]
+    return World(P, np.asarray(R, float), discount, **other)
 
 
-def line(size: int) -> np.ndarray:
+def line(size):
     """Where the two moves of a line lead, whose ends stay."""
     at = np.arange(size)
     return np.stack([np.maximum(at - 1, 0), np.minimum(at + 1, size - 1)], axis=1)
 
 
-def absorbing() -> World:
+def absorbing():
     """A line whose ends stay for ever, one paying 1 and the other 1 less 1e-9."""
     R = np.zeros((80, 2))
     R[0], R[-1] = 1.0, 1.0 - 1e-9
     return walk(line(80), R, 0.999)
 
 
-def periodic(discount: float) -> World:
+def periodic(discount):
     """A cycle in both directions: no policy ever mixes."""
     at = np.arange(90)
     moves = np.stack([(at - 1) % 90, (at + 1) % 90], axis=1)
     return walk(moves, np.cos(at)[:, None] * [[1.0, 0.5]], discount)
 
 
-def near_ties() -> World:
+def near_ties():
     made = ring(80, 0.99, seed=3)
     noise = 1e-13 * np.random.default_rng(4).random((80, 3))
     P, R = made.P.copy(), made.R.copy()
@@ -155,13 +151,13 @@ def near_ties() -> World:
     return World(P, R + noise, 0.99)
 
 
-def badly_scaled() -> World:
+def badly_scaled():
     made = ring(80, 0.99, seed=5)
     rng = np.random.default_rng(6)
     return World(made.P, 10.0 ** rng.uniform(-9.0, 9.0, (80, 3)), 0.99)
 
 
-def cycling_games() -> World:
+def cycling_games():
     """Twenty copies of a game in which policies of both players cycle."""
     targets = np.array([[0, 1], [0, 2], [2, 0]])
     R = np.array([[0.7, 0.8], [0.0, 1.0], [0.6, 0.8]])
@@ -170,7 +166,7 @@ def cycling_games() -> World:
     return walk(copies, np.tile(R, (20, 1)), 0.95, players=players)
 
 
-def ending() -> World:
+def ending():
     """Ends, whose rows lead far away, and actions that are not legal."""
     made = ring(80, 0.999, seed=7)
     rng = np.random.default_rng(8)
@@ -181,7 +177,7 @@ def ending() -> World:
     return World(P, R, 0.999, terminal=terminal, legal=legal)
 
 
-def played(size: int) -> np.ndarray:
+def played(size):
     return np.random.default_rng(9).integers(1, 3, size)
 
 
@@ -202,9 +198,9 @@ WORLDS = {
 
 
 @pytest.fixture
-def solves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def solves(monkeypatch):
     """The half bandwidth of every elimination that is made."""
-    made: list[int] = []
+    made = []
     plain = NarrowOrder.solve
     monkeypatch.setattr(
         NarrowOrder,
@@ -215,9 +211,7 @@ def solves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_the_bound_holds_against_an_independent_solve(
-    name: str, solves: list[int]
-) -> None:
+def test_the_bound_holds_against_an_independent_solve(name, solves):
     world = WORLDS[name]
     truth = world.truth()
     for method in ("auto", "policy-iteration"):
@@ -229,9 +223,7 @@ def test_the_bound_holds_against_an_independent_solve(
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 @pytest.mark.parametrize("game", [False, True])
-def test_every_operator_agrees_with_value_iteration(
-    operator: Operator, game: bool, solves: list[int]
-) -> None:
+def test_every_operator_agrees_with_value_iteration(operator, game, solves):
     world = ring(60, 0.95, players=played(60) if game else None)
     problem = world.problem(operator)
     swept = solve(problem, method="value-iteration")
@@ -243,8 +235,8 @@ def test_every_operator_agrees_with_value_iteration(
     assert solves
 
 
-def test_a_users_operator_is_eliminated_too(solves: list[int]) -> None:
-    half = CustomOperator(  # mellow, with gradients that sum to 1/2
+def test_a_users_operator_is_eliminated_too(solves):
+    half = sc.CustomOperator(  # mellow, with gradients that sum to 1/2
         lambda q: 0.5 * math.log(float(np.exp(q).sum())),
         lambda q: 0.5 * np.exp(q) / np.exp(q).sum(),
         smooth=0.125,
@@ -259,9 +251,7 @@ def test_a_users_operator_is_eliminated_too(solves: list[int]) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["noise", "huge", "nothing", "constant"])
-def test_nonsense_from_the_elimination_breaks_no_bound(
-    wrong: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nonsense_from_the_elimination_breaks_no_bound(wrong, monkeypatch):
     """Steps that do not help are undone, and the bound comes from a sweep alone."""
     world, rng = ring(60, 0.9), np.random.default_rng(0)
     made = {
@@ -278,7 +268,7 @@ def test_nonsense_from_the_elimination_breaks_no_bound(
     assert float(np.max(np.abs(found.values - world.truth()))) <= 1e-8
 
 
-def test_slow_models_take_few_passes(solves: list[int]) -> None:
+def test_slow_models_take_few_passes(solves):
     """Sweeps would need about a thousand of them at this discount."""
     problem = WORLDS["periodic"].problem()
     found = solve(problem, tolerance=1e-8)
@@ -288,15 +278,13 @@ def test_slow_models_take_few_passes(solves: list[int]) -> None:
     assert slow.sweeps > 10 * found.sweeps
 
 
-def test_models_that_mix_are_swept_and_their_order_is_not_even_sought(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_models_that_mix_are_swept_and_their_order_is_not_even_sought(monkeypatch):
     """Random successors: sweeps end before an order would be found."""
     rng = np.random.default_rng(0)
     index, prob = rng.integers(0, 2500, (10_000, 5)), rng.dirichlet(np.ones(5), 10_000)
     P = sp.csr_matrix((prob.ravel(), index.ravel(), np.arange(0, 50_001, 5)))
-    problem = tabular(P, rng.random((2500, 4)), discount=0.95, operator=Max())
-    asked: list[int] = []
+    problem = sc.tabular(P, rng.random((2500, 4)), discount=0.95, operator=sc.Max())
+    asked = []
     find = elimination.narrow
     monkeypatch.setattr(
         elimination, "narrow", lambda t, m: asked.append(1) or find(t, m)
@@ -305,18 +293,18 @@ def test_models_that_mix_are_swept_and_their_order_is_not_even_sought(
     assert not asked
     solve(problem, tolerance=1e-8, method="policy-iteration")
     assert asked
-    assert find(problem.tables, None) is None  # type: ignore[arg-type]
+    assert find(problem.tables, None) is None
 
 
 # --- the loops ----------------------------------------------------------------
 
 
-def edges(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def edges(matrix):
     found = sp.csr_matrix(matrix)
     return found.indptr.astype(np.int64), found.indices.astype(np.uint32)
 
 
-def test_the_order_does_not_depend_on_how_states_are_numbered() -> None:
+def test_the_order_does_not_depend_on_how_states_are_numbered():
     """A ring of moves by at most 3: levels of 6 states, edges within two of them."""
     matrix = ring(200, 0.9).P.sum(axis=1) > 0
     order, place = np.empty(200, np.int64), np.empty(200, np.int64)
@@ -330,7 +318,7 @@ def test_the_order_does_not_depend_on_how_states_are_numbered() -> None:
     assert half <= 12
 
 
-def test_parts_that_are_not_joined_have_an_order_too() -> None:
+def test_parts_that_are_not_joined_have_an_order_too():
     matrix = np.kron(np.eye(5), np.ones((2, 2))) > 0
     order, place = np.empty(10, np.int64), np.empty(10, np.int64)
     assert (
@@ -340,7 +328,7 @@ def test_parts_that_are_not_joined_have_an_order_too() -> None:
     assert np.array_equal(np.sort(order), np.arange(10))
 
 
-def test_wide_levels_end_the_search() -> None:
+def test_wide_levels_end_the_search():
     star = np.zeros((50, 50), bool)
     star[0, :], star[:, 0] = True, True
     widest = compile_function(elimination_kernel.widest_level)
@@ -348,7 +336,7 @@ def test_wide_levels_end_the_search() -> None:
     assert widest(*edges(np.eye(50, k=1) + np.eye(50, k=-1) > 0), 10) == 1
 
 
-def banded(size: int, half: int, seed: int) -> tuple[np.ndarray, Packed]:
+def banded(size, half, seed):
     rng = np.random.default_rng(seed)
     apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
     matrix = np.where(apart <= half, rng.random((size, size)), 0.0)
@@ -363,7 +351,7 @@ def banded(size: int, half: int, seed: int) -> tuple[np.ndarray, Packed]:
 @pytest.mark.parametrize(
     ("size", "half"), [(1, 0), (2, 1), (40, 1), (60, 7), (9, 8), (70, 17)]
 )
-def test_elimination_is_a_linear_solve(size: int, half: int) -> None:
+def test_elimination_is_a_linear_solve(size, half):
     matrix, packed = banded(size, half, seed=size)
     at = np.arange(size)
     for order in (at, at[::-1].copy()):
@@ -373,7 +361,7 @@ def test_elimination_is_a_linear_solve(size: int, half: int) -> None:
         assert found == pytest.approx(truth, rel=1e-9)
 
 
-def test_settling_is_a_sweep_in_place_for_both_players() -> None:
+def test_settling_is_a_sweep_in_place_for_both_players():
     made = ending()
     world = World(made.P, made.R, 0.9, played(80), made.terminal, made.legal)
     m, _, _ = prepare(world.problem(), world.problem().tables)
@@ -386,7 +374,7 @@ def test_settling_is_a_sweep_in_place_for_both_players() -> None:
     assert found == pytest.approx(truth, abs=1e-14)
 
 
-def test_a_system_without_a_solution_gives_none() -> None:
+def test_a_system_without_a_solution_gives_none():
     one, place = np.ones(1), np.zeros(1, np.int64)
     start, target = np.array([0, 1], np.uint64), np.zeros(1, np.uint32)
     narrow = NarrowOrder(place, place, 0)

@@ -2,8 +2,6 @@
 of small models in which every proposal is forced, against dense solves.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -23,14 +21,14 @@ pytestmark = pytest.mark.compiles
 
 
 @pytest.fixture
-def flows(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def flows(monkeypatch):
     """Whether each run of steps succeeded; neither eliminations nor dense solves."""
     flow.warm_flow()
-    made: list[bool] = []
+    made = []
     plain = flow.FlowSteps.values
 
-    def values(self: flow.FlowSteps, *args: object) -> object:
-        found = plain(self, *args)  # type: ignore[arg-type]
+    def values(self, *args):
+        found = plain(self, *args)
         made.append(found[0] is not None)
         return found
 
@@ -40,7 +38,7 @@ def flows(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return made
 
 
-def goal(side: int, discount: float) -> World:
+def goal(side, discount):
     """A cost per move until a corner is reached, where plays end."""
     made = grid(side, discount)
     terminal = np.arange(side * side) == side * side - 1
@@ -52,9 +50,7 @@ def goal(side: int, discount: float) -> World:
     [grid(12, 0.99), grid(12, 0.9999), goal(12, 0.99), ring(120, 0.999)],
     ids=["grid", "nearly undiscounted grid", "goal", "ring"],
 )
-def test_the_bound_holds_against_an_independent_solve(
-    world: World, flows: list[bool]
-) -> None:
+def test_the_bound_holds_against_an_independent_solve(world, flows):
     truth = world.truth()
     found = solve(world.problem())
     assert float(np.max(np.abs(found.values - truth))) <= found.residual_bound
@@ -62,9 +58,7 @@ def test_the_bound_holds_against_an_independent_solve(
     assert found.sweeps < 600, "the steps were in vain"
 
 
-def test_wide_grids_are_solved_this_way_on_their_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wide_grids_are_solved_this_way_on_their_own(monkeypatch):
     problem = grid(40, 0.99).problem()
     found = solve(problem, tolerance=1e-8)
     assert found.method == "modified-policy-iteration"
@@ -76,7 +70,7 @@ def test_wide_grids_are_solved_this_way_on_their_own(
     assert found.policy == pytest.approx(plain.policy)
 
 
-def test_games_and_several_places_to_stay_are_left_alone(flows: list[bool]) -> None:
+def test_games_and_several_places_to_stay_are_left_alone(flows):
     solve(absorbing().problem())  # two ends that pay
     made = grid(12, 0.99)
     players = 1 + np.arange(144) % 2
@@ -84,14 +78,14 @@ def test_games_and_several_places_to_stay_are_left_alone(flows: list[bool]) -> N
     assert flows == []
 
 
-def test_random_walks_end_the_steps_at_once(flows: list[bool]) -> None:
+def test_random_walks_end_the_steps_at_once(flows):
     made = grid(12, 0.99)
     P = (made.P > 0) / (made.P > 0).sum(axis=2, keepdims=True)
     solve(World(P, made.R, 0.99).problem())
     assert flows == [False]
 
 
-def test_a_limit_of_passes_is_kept(flows: list[bool]) -> None:
+def test_a_limit_of_passes_is_kept(flows):
     m, _, _ = prepare(*_both(grid(12, 0.99)))
     steps = flow.flow(m, np.arange(144))
     assert steps is not None
@@ -99,13 +93,11 @@ def test_a_limit_of_passes_is_kept(flows: list[bool]) -> None:
 
 
 @pytest.mark.parametrize("wrong", [1e150, 7.0])
-def test_nonsense_from_the_steps_breaks_no_bound(
-    wrong: float, flows: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nonsense_from_the_steps_breaks_no_bound(wrong, flows, monkeypatch):
     world = ring(60, 0.9)
     monkeypatch.setattr("smoothcruiser.exact.solver.FIRST_SWEEPS", 1)
 
-    def values(self: flow.FlowSteps, *_: object) -> tuple[np.ndarray, int]:
+    def values(self, *_):
         flows.append(True)
         return np.where(np.arange(60) % 2, wrong, 0.0), 1
 
@@ -116,7 +108,7 @@ def test_nonsense_from_the_steps_breaks_no_bound(
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
-def test_steps_that_overflow_propose_nothing(wrong: float) -> None:
+def test_steps_that_overflow_propose_nothing(wrong):
     m, _, _ = prepare(*_both(grid(5, 0.9)))
     steps = flow.FlowSteps(m, np.arange(25.0))
     steps.x[:] = wrong
@@ -126,12 +118,12 @@ def test_steps_that_overflow_propose_nothing(wrong: float) -> None:
 # --- the loops ----------------------------------------------------------------
 
 
-def _both(world: World) -> tuple[object, object]:
+def _both(world):
     problem = world.problem()
     return problem, problem.tables
 
 
-def test_the_potential_is_the_best_reward_discounted_by_its_distance() -> None:
+def test_the_potential_is_the_best_reward_discounted_by_its_distance():
     R = np.zeros((6, 2))
     R[2] = 1.0
     m, _, _ = prepare(*_both(walk(line(6), R, 0.5)))
@@ -143,7 +135,7 @@ def test_the_potential_is_the_best_reward_discounted_by_its_distance() -> None:
     assert compile_function(flow_kernel.potential)(m, np.arange(6), v, 3) == 2
 
 
-def test_improving_is_a_sweep_in_place_in_the_new_order() -> None:
+def test_improving_is_a_sweep_in_place_in_the_new_order():
     made = ending()
     world = World(made.P, made.R, 0.9, None, made.terminal, made.legal)
     m, _, _ = prepare(*_both(world))
@@ -169,7 +161,7 @@ def test_improving_is_a_sweep_in_place_in_the_new_order() -> None:
     assert compile_function(flow_kernel.against)(steps.room) == pytest.approx(later)
 
 
-def test_mass_settles_and_one_constant_finds_a_recurrent_value() -> None:
+def test_mass_settles_and_one_constant_finds_a_recurrent_value():
     """A cycle of three states with a tail: the mean reward is found by one round."""
     P = np.array([[0, 1, 0, 0], [0, 0, 1, 0], [0.5, 0.5, 0, 0], [1.0, 0, 0, 0]])
     found, gamma = sp.csr_matrix(0.999 * P), 0.999
@@ -193,7 +185,7 @@ def test_mass_settles_and_one_constant_finds_a_recurrent_value() -> None:
 # --- thousands of models --------------------------------------------------------
 
 
-def drawn(rng: np.random.Generator) -> World:
+def drawn(rng):
     """A small model that mixes slowly, in one of many ways, with shuffled states."""
     size, actions = int(rng.integers(2, 11)), int(rng.integers(1, 4))
     P = np.zeros((size, actions, size))
@@ -217,7 +209,7 @@ def drawn(rng: np.random.Generator) -> World:
     return World(P, R, discount, players, terminal, legal)
 
 
-def dense_truth(world: World) -> np.ndarray:
+def dense_truth(world):
     """V* by strategy iteration: the min player replies to each policy of the other."""
     size = len(world.R)
     ends = np.zeros(size, bool) if world.terminal is None else world.terminal
@@ -226,10 +218,10 @@ def dense_truth(world: World) -> np.ndarray:
     rows = np.where(ends[:, None, None], 0.0, world.discount * world.P)
     pays = np.where(ends[:, None], 0.0, world.R)
 
-    def value() -> np.ndarray:
+    def value():
         return np.linalg.solve(np.eye(size) - rows[at, policy], pays[at, policy])
 
-    def better(who: np.ndarray, sign: float) -> bool:
+    def better(who, sign):
         x = value()
         q = np.where(world.legal, sign * (pays + rows @ x), -np.inf)
         least = 1e-12 * (1.0 + np.max(np.abs(x)))
@@ -245,9 +237,7 @@ def dense_truth(world: World) -> np.ndarray:
 
 
 @pytest.mark.parametrize("forced", ["flow", "elimination"])
-def test_a_thousand_small_models_against_dense_solves(
-    forced: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thousand_small_models_against_dense_solves(forced, monkeypatch):
     settings = {
         "flow": {"WORTH": 0.0, "LARGEST_SOLVE": 0, "FIRST_SWEEPS": 1},
         "elimination": {"WORTH": 1e9, "LARGEST_SOLVE": 0, "FIRST_SWEEPS": 1},
@@ -265,7 +255,7 @@ def test_a_thousand_small_models_against_dense_solves(
         assert found.residual_bound <= 1e-8 * scale, case
 
 
-def test_the_memory_of_a_policy_is_the_steps_own() -> None:
+def test_the_memory_of_a_policy_is_the_steps_own():
     m, _, _ = prepare(*_both(grid(5, 0.9)))
     steps = flow.FlowSteps(m, np.arange(25.0))
     assert steps.room.weight is not room_for_policy(m).weight

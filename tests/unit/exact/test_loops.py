@@ -1,20 +1,17 @@
 """Loops of the exact solver that have a twin."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from exact_worlds import random_arrays
 
+import smoothcruiser as sc
 from smoothcruiser.exact.model import prepare, room_for_policy
-from smoothcruiser.operators import Max
-from smoothcruiser.problem.model.tabular import tabular
 
 pytestmark = pytest.mark.compiles
 
 
-def test_the_shortcut_for_max_packs_the_same_rows_to_the_last_bit() -> None:
+def test_the_shortcut_for_max_packs_the_same_rows_to_the_last_bit():
     """Both players, an end, actions that are not legal, ties."""
     P, R = random_arrays(30, 3, 0)
     P[P < 0.05] = 0.0
@@ -23,11 +20,11 @@ def test_the_shortcut_for_max_packs_the_same_rows_to_the_last_bit() -> None:
     legal = rng.random((30, 3)) < 0.7
     legal[:, 2] = True
     P[3, 1], R[3, 1] = P[3, 2], R[3, 2]
-    problem = tabular(
+    problem = sc.tabular(
         sp.csr_matrix(P.reshape(90, 30)),
         R,
         discount=0.9,
-        operator=Max(),
+        operator=sc.Max(),
         players=rng.integers(1, 3, 30),
         terminal=np.arange(30) == 7,
         legal=legal,

@@ -1,7 +1,5 @@
 """Totals at discount 1 without a horizon: hand-computed numbers, published ones, refusals."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -11,10 +9,8 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.exact import Solution, policy_value, solve
+from smoothcruiser.exact import policy_value, solve
 from smoothcruiser.methods import METHODS
-from smoothcruiser.problem.problem import Problem
 
 pytestmark = pytest.mark.compiles
 
@@ -22,7 +18,7 @@ PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "qvbs"
 Outcomes = list[tuple[float, int, float]]  # probability, next state, reward
 
 
-def model(rows: list[list[Outcomes]], *, ends: list[int], **more: object) -> Problem:
+def model(rows, *, ends, **more):
     """A tabular problem at discount 1; ``rows[s][a]`` lists what may happen."""
     S, A = len(rows) + len(ends), max(len(row) for row in rows)
     P, R = np.zeros((S, A, S)), np.zeros((S, A, S))
@@ -39,7 +35,7 @@ def model(rows: list[list[Outcomes]], *, ends: list[int], **more: object) -> Pro
     )
 
 
-def check(problem: Problem, expected: list[float], close: float = 1e-12) -> Solution:
+def check(problem, expected, close=1e-12):
     """The solution, whose bound is small and holds, and whose policy earns the value."""
     found = solve(problem)
     truth = np.array(expected)
@@ -64,7 +60,7 @@ def test_a_loop_with_an_exit():
 
 
 @pytest.mark.parametrize("p", [0.5, 0.4, 0.7])
-def test_gamblers_ruin(p: float):
+def test_gamblers_ruin(p):
     """From s of 10: (1 - q^s)/(1 - q^10) with q = (1-p)/p, and s/10 for p = 1/2.
 
     The expected length for p = 1/2 is s (10 - s), here as costs.
@@ -134,7 +130,7 @@ def test_a_dead_end_costs_infinitely_much_and_hides_nobody():
     assert found.q_values[0].tolist() == [-math.inf, pytest.approx(-4.0)]
     assert np.isnan(found.policy[1]).all()
     assert sc.plan(problem, 0).action == 1
-    with pytest.raises(InvalidInput, match="State 1 is worth -inf"):
+    with pytest.raises(sc.InvalidInput, match="State 1 is worth -inf"):
         sc.plan(problem, 1)
 
 
@@ -169,7 +165,7 @@ def test_nothing_is_paid_or_the_goal_cannot_be_reached():
 
 
 @pytest.mark.parametrize("rare", [1e-12, 1e-100])
-def test_a_rare_exit_of_one_state_keeps_its_digits(rare: float):
+def test_a_rare_exit_of_one_state_keeps_its_digits(rare):
     """1/4 of all exits lead to the goal, however rare they are."""
     rows = [[[(1.0 - 4 * rare, 0, 0.0), (rare, 1, 1.0), (3 * rare, 2, 0.0)]]]
     check(model(rows, ends=[1, 2]), [0.25, 0.0, 0.0])
@@ -200,7 +196,7 @@ def test_rows_that_sum_to_one_up_to_rounding_are_normalized():
 
 
 @pytest.mark.parametrize("unit", [2.0**-80, 3.0, 1e90])
-def test_the_unit_of_rewards_does_not_matter(unit: float):
+def test_the_unit_of_rewards_does_not_matter(unit):
     rows = [[[(0.5, 0, unit), (0.5, 1, unit)]]]
     found = solve(model(rows, ends=[1]))
     assert found.values[0] == pytest.approx(2 * unit, abs=found.residual_bound)
@@ -227,7 +223,7 @@ def test_outcomes_are_explored_and_solved():
 
 
 @pytest.mark.parametrize("size", [600, 3200])
-def test_large_components_are_swept_or_solved(size: int):
+def test_large_components_are_swept_or_solved(size):
     """A walk towards 0 with 4/5, away from it with 1/5; each step costs 1."""
     s = np.arange(1, size)
     back, on = np.append(s[:-1] + 1, size - 1), s - 1
@@ -250,7 +246,7 @@ def test_large_components_are_swept_or_solved(size: int):
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="shared/data/qvbs is not there")
 @pytest.mark.parametrize("model", sorted(p.stem for p in PUBLISHED.glob("*.npz")))
-def test_the_verification_benchmarks(model: str):
+def test_the_verification_benchmarks(model):
     """Thirteen models of QVBS: the published value lies within a bound below 1e-9."""
     data = np.load(PUBLISHED / f"{model}.npz")
     S, A = data["legal"].shape
@@ -278,19 +274,21 @@ def test_the_verification_benchmarks(model: str):
 
 
 @pytest.fixture
-def coin() -> Problem:
+def coin():
     return model([[[(0.5, 0, 0.0), (0.5, 1, 1.0)]]], ends=[1])
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"exact", "auto"}))
-def test_every_other_method_refuses_in_one_sentence(coin: Problem, name: str):
+def test_every_other_method_refuses_in_one_sentence(coin, name):
     takes = METHODS[name].takes
     asked = {"epsilon": 0.1, "delta": 0.1} if "epsilon" in takes else {"budget": 9}
-    with pytest.raises(InvalidInput, match=f"^{name} needs a horizon or a discount b"):
+    with pytest.raises(
+        sc.InvalidInput, match=f"^{name} needs a horizon or a discount b"
+    ):
         sc.plan(coin, method=name, **asked)
 
 
-def test_verbs_that_sample_refuse_too(coin: Problem):
+def test_verbs_that_sample_refuse_too(coin):
     for call in (
         lambda: sc.evaluate(coin, np.ones((2, 1))),
         lambda: sc.Tree(coin),
@@ -299,7 +297,7 @@ def test_verbs_that_sample_refuse_too(coin: Problem):
         lambda: sc.explain(coin, epsilon=0.1, delta=0.1),
     ):
         with pytest.raises(
-            InvalidInput, match="needs a horizon or a discount below 1"
+            sc.InvalidInput, match="needs a horizon or a discount below 1"
         ):
             call()
     assert sc.check(coin).ok
@@ -307,45 +305,47 @@ def test_verbs_that_sample_refuse_too(coin: Problem):
 
 def test_simulators_and_regularizers_are_refused_when_made():
     known = {"num_actions": 1, "discount": 1.0, "initial_state": 0}
-    with pytest.raises(InvalidInput, match=r"without a horizon.*known model"):
+    with pytest.raises(sc.InvalidInput, match=r"without a horizon.*known model"):
         sc.MDP(lambda s, a, rng: (0.0, s), operator=sc.Max(), **known)
-    with pytest.raises(InvalidInput, match=r"without a horizon.*Max"):
+    with pytest.raises(sc.InvalidInput, match=r"without a horizon.*Max"):
         sc.tabular(np.ones((1, 1, 1)), [[0.0]], discount=1, operator=sc.Entropy(1.0))
-    with pytest.raises(InvalidInput, match="discount must be in"):
+    with pytest.raises(sc.InvalidInput, match="discount must be in"):
         sc.tabular(np.ones((1, 1, 1)), [[0.0]], discount=1.01, operator=sc.Max())
 
 
 def test_both_signs_need_an_end():
     rows = [[[(1.0, 0, 1.0)], [(1.0, 1, -1.0)]]]
     with pytest.raises(
-        InvalidInput, match=r"both signs.*state 0 one may go on for ever"
+        sc.InvalidInput, match=r"both signs.*state 0 one may go on for ever"
     ):
         solve(model(rows, ends=[1]))
 
 
-def test_limits_of_the_search_are_kept(coin: Problem):
-    with pytest.raises(InvalidInput, match=r"tolerance=1e-30 cannot be proven"):
+def test_limits_of_the_search_are_kept(coin):
+    with pytest.raises(sc.InvalidInput, match=r"tolerance=1e-30 cannot be proven"):
         solve(coin, tolerance=1e-30)
     assert solve(coin, tolerance=1e-9, method="policy-iteration").residual_bound < 1e-9
-    with pytest.raises(InvalidInput, match="value-iteration needs a discount below 1"):
+    with pytest.raises(
+        sc.InvalidInput, match="value-iteration needs a discount below 1"
+    ):
         solve(coin, method="value-iteration")
-    with pytest.raises(Unpayable, match="max_sweeps=1 passes"):
+    with pytest.raises(sc.Unpayable, match="max_sweeps=1 passes"):
         solve(coin, max_sweeps=1)
 
 
-def test_an_infinite_span_has_no_percentage(coin: Problem):
+def test_an_infinite_span_has_no_percentage(coin):
     assert coin.facts.value_bounds() == (0.0, math.inf)
-    with pytest.raises(InvalidInput, match="'5%' is a share of the value span"):
+    with pytest.raises(sc.InvalidInput, match="'5%' is a share of the value span"):
         sc.plan(coin, epsilon="5%", method="exact")
     ends = model([[[(0.5, 0, 0.0), (0.5, 1, 1.0)]]], ends=[1], payoffs="end")
     assert ends.facts.value_bounds() == ends.facts.q_bounds() == (0.0, 1.0)
     assert sc.plan(ends, epsilon="5%", method="exact").value == pytest.approx(1.0)
 
 
-def test_declared_bounds_are_compared(coin: Problem):
+def test_declared_bounds_are_compared(coin):
     false = model([[[(0.5, 0, 0.0), (0.5, 1, 1.0)]]], ends=[1], value_bounds=(0, 0.5))
     assert any("value_bounds do not hold" in note for note in sc.plan(false).notes)
-    with pytest.raises(InvalidInput, match="exclude every value"):
+    with pytest.raises(sc.InvalidInput, match="exclude every value"):
         model([[[(1.0, 1, 1.0)]]], ends=[1], value_bounds=(-2, -1))
 
 
@@ -359,9 +359,9 @@ def test_too_many_states_are_refused_without_a_promise():
         operator=sc.Max(),
         initial_state=0,
     )
-    with pytest.raises(InvalidInput, match="auto, beyond 20,000 states"):
+    with pytest.raises(sc.InvalidInput, match="auto, beyond 20,000 states"):
         sc.plan(endless, epsilon=0.1)
     with pytest.raises(
-        InvalidInput, match=r"time was up.*give horizon= or a discount"
+        sc.InvalidInput, match=r"time was up.*give horizon= or a discount"
     ):
         sc.plan(endless, method="exact", seconds=0.05)

@@ -17,7 +17,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.cli import options
 from smoothcruiser.jit.build import compile_function
-from smoothcruiser.operators import OPERATORS, Operator, TemperedOperator, dispatch
+from smoothcruiser.operators import OPERATORS, TemperedOperator, dispatch
 from smoothcruiser.operators.base import OWN
 from smoothcruiser.theory import noise
 
@@ -40,12 +40,12 @@ REGULARIZERS = {
 }
 
 
-def cases(k: int) -> list[Operator]:
+def cases(k):
     prior = tuple(range(1, k + 1))
     return [kind.at(T) for kind in OPERATORS.values()] + [sc.KL(T, prior)]
 
 
-def policies(k: int) -> list[tuple[float, ...]]:
+def policies(k):
     return [
         tuple(x / STEPS for x in (*parts, STEPS - sum(parts)))
         for parts in product(range(STEPS + 1), repeat=k - 1)
@@ -53,7 +53,7 @@ def policies(k: int) -> list[tuple[float, ...]]:
     ]
 
 
-def points(k: int, count: int = 20) -> list[list[float]]:
+def points(k, count=20):
     rng = np.random.default_rng(k)
     return [[0.0] * k, *(rng.uniform(-2.0, 2.0, size=(count, k)).tolist())]
 
@@ -183,7 +183,7 @@ def test_batch_is_the_scalar_functions(operator, k):
     w = np.array(operator.weights(k))
     q = np.array(points(k)).T
     q[0, 1::2] = -np.inf if k > 1 else q[0, 1::2]
-    fast, slow = operator.batch(q, w), Operator.batch(operator, q, w)
+    fast, slow = operator.batch(q, w), sc.Operator.batch(operator, q, w)
     for i in range(q.shape[1]):
         legal = np.flatnonzero(q[:, i] > -np.inf)
         numbers, shares = q[legal, i].tolist(), w[legal].tolist()
@@ -200,7 +200,7 @@ def test_rows_of_fewer_actions_count_the_legal_ones(operator, k):
         return
     w, p = operator.weights(k), operator.blind(operator.weights(k)[1:])
     rows = operator.omega_rows(np.array([[0.0, *p]]), np.array([[0.0, *w[1:]]]))
-    slow = Operator.omega_rows(
+    slow = sc.Operator.omega_rows(
         operator, np.array([[0.0, *p]]), np.array([[0.0, *w[1:]]])
     )
     assert slow[0] == operator.omega(p, w[1:])

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ import smoothcruiser as sc
 from smoothcruiser import operators
 from smoothcruiser.schedule import schedule_cache as kept
 from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, compile_schedule
-from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.schedule_cache import ScheduleRequest, clear
 
 FACTS = sc.make("chain:n=5", discount=0.4, temperature=0.2).facts
@@ -25,26 +23,26 @@ ASKED = ScheduleRequest(
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """An empty folder in which schedules are kept."""
     monkeypatch.setattr(kept, "is_on", lambda: True)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     return tmp_path
 
 
-def search(epsilon: float = 0.15) -> Schedule:
+def search(epsilon=0.15):
     return compile_schedule(FACTS, epsilon=epsilon, delta=0.1)
 
 
-def nothing() -> Schedule:
+def nothing():
     raise AssertionError("it was kept, and need not be searched")
 
 
-def is_searched(asked: ScheduleRequest = ASKED) -> bool:
+def is_searched(asked=ASKED):
     """Whether a request is searched for; what is found has to be right in any case."""
     searches = []
 
-    def found() -> Schedule:
+    def found():
         searches.append(1)
         return search()
 
@@ -52,29 +50,29 @@ def is_searched(asked: ScheduleRequest = ASKED) -> bool:
     return bool(searches)
 
 
-def only(folder: Path) -> Path:
+def only(folder):
     (path,) = folder.glob("schedule-*.json")
     return path
 
 
-def rewritten(path: Path, data: dict) -> None:
+def rewritten(path, data):
     """An edit by someone who knows how digests are made."""
     text = json.dumps(data)
     path.write_text(f"{kept._digest(text)}\n{text}")
 
 
-def written(path: Path) -> dict:
+def written(path):
     return json.loads(path.read_text().partition("\n")[2])
 
 
-def test_what_was_found_once_is_read_and_equal_in_every_bit(folder: Path) -> None:
+def test_what_was_found_once_is_read_and_equal_in_every_bit(folder):
     assert is_searched()
     again = kept.load_or_search(ASKED, nothing)
     assert again == search()
     assert again.to_json() == search().to_json()
 
 
-def test_another_request_has_another_entry(folder: Path) -> None:
+def test_another_request_has_another_entry(folder):
     kept.load_or_search(ASKED, search)
     others = [
         ASKED._replace(epsilon=0.1500000001),
@@ -92,7 +90,7 @@ def test_another_request_has_another_entry(folder: Path) -> None:
     assert len(places) == len(others) + 1
 
 
-def test_a_long_prior_is_written_out(folder: Path) -> None:
+def test_a_long_prior_is_written_out(folder):
     """A shortened text of it would make two requests one."""
     prior = [1.0] * 400
     first = replace(FACTS, num_actions=400, operator=sc.KL(1.0, tuple(prior)))
@@ -104,16 +102,14 @@ def test_a_long_prior_is_written_out(folder: Path) -> None:
     assert len(places) == 2
 
 
-def test_a_change_of_the_search_makes_other_entries(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_of_the_search_makes_other_entries(folder, monkeypatch):
     before = kept._entry_path(ASKED)
     monkeypatch.setattr(kept, "_searchers", lambda: "another version")
     assert kept._entry_path(ASKED) != before
 
 
 @pytest.mark.parametrize("damage", ["", "x", "half", "digest", "directory", "binary"])
-def test_a_damaged_file_is_searched_anew_and_mended(folder: Path, damage: str) -> None:
+def test_a_damaged_file_is_searched_anew_and_mended(folder, damage):
     kept.load_or_search(ASKED, search)
     path = only(folder)
     text = path.read_text()
@@ -129,7 +125,7 @@ def test_a_damaged_file_is_searched_anew_and_mended(folder: Path, damage: str) -
     assert is_searched() is (damage == "directory")
 
 
-def test_an_edit_that_breaks_the_promise_is_not_used(folder: Path) -> None:
+def test_an_edit_that_breaks_the_promise_is_not_used(folder):
     """A root or a level with half of its samples, a false shift."""
     kept.load_or_search(ASKED, search)
     path = only(folder)
@@ -150,9 +146,7 @@ def test_an_edit_that_breaks_the_promise_is_not_used(folder: Path) -> None:
     ("name", "value"),
     [("epsilon", 0.4), ("delta", 0.2), ("method", "sparse-sampling")],
 )
-def test_an_edit_to_another_promise_is_not_used(
-    folder: Path, name: str, value: object
-) -> None:
+def test_an_edit_to_another_promise_is_not_used(folder, name, value):
     """Each is a sound schedule, and not the one that was asked for."""
     kept.load_or_search(ASKED, search)
     path = only(folder)
@@ -160,7 +154,7 @@ def test_an_edit_to_another_promise_is_not_used(
     assert is_searched()
 
 
-def test_the_schedule_of_another_problem_is_not_used(folder: Path) -> None:
+def test_the_schedule_of_another_problem_is_not_used(folder):
     """It is built on the facts that were asked for, on which it does not hold."""
     wide = ASKED._replace(facts=replace(FACTS, reward_range=(0.0, 3.0)))
     kept.load_or_search(ASKED, search)
@@ -175,7 +169,7 @@ def test_the_schedule_of_another_problem_is_not_used(folder: Path) -> None:
     assert found.num_calls > search().num_calls
 
 
-def test_a_dearer_schedule_is_used_because_it_keeps_the_promise(folder: Path) -> None:
+def test_a_dearer_schedule_is_used_because_it_keeps_the_promise(folder):
     kept.load_or_search(ASKED, search)
     path = only(folder)
     data = written(path)
@@ -185,16 +179,14 @@ def test_a_dearer_schedule_is_used_because_it_keeps_the_promise(folder: Path) ->
     assert found.root.samples == 2 * search().root.samples
 
 
-def test_operators_and_kinds_of_the_users_own_are_not_kept(folder: Path) -> None:
+def test_operators_and_kinds_of_the_users_own_are_not_kept(folder):
     own = sc.CustomOperator(lambda q: float(max(q)), lambda q: q, 1.0)
     assert kept._entry_path(ASKED._replace(facts=replace(FACTS, operator=own))) is None
     foreign = frozenset([*ALL_KINDS, 100])
-    assert kept._entry_path(ASKED._replace(kinds=foreign)) is None  # type: ignore[arg-type]
+    assert kept._entry_path(ASKED._replace(kinds=foreign)) is None
 
 
-def test_nothing_is_kept_where_it_is_switched_off(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_kept_where_it_is_switched_off(folder, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder))
     monkeypatch.setenv("SMOOTHCRUISER_KEEP", "0")
@@ -202,9 +194,7 @@ def test_nothing_is_kept_where_it_is_switched_off(
     assert list(folder.iterdir()) == []
 
 
-def test_the_oldest_entries_go_first(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_oldest_entries_go_first(folder, monkeypatch):
     monkeypatch.setattr(kept, "MOST", 3)
     places = []
     for number in range(5):
@@ -220,8 +210,8 @@ def test_the_oldest_entries_go_first(
 
 
 def test_a_folder_that_cannot_be_written_costs_nothing_but_time(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, folder, monkeypatch
+):
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(blocked))
@@ -230,8 +220,8 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(
 
 
 def test_a_package_that_cannot_be_written_uses_the_cache_of_the_user(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, folder, monkeypatch
+):
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     assert kept._cache_folder() == Path(kept.__file__).parent / "__pycache__"
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -242,7 +232,7 @@ def test_a_package_that_cannot_be_written_uses_the_cache_of_the_user(
 
 
 @pytest.mark.parametrize("what", ["pipe", "device", "long", "deep"])
-def test_what_never_ends_is_not_read(folder: Path, what: str) -> None:
+def test_what_never_ends_is_not_read(folder, what):
     """A pipe and a device in the place of an entry, a huge file, a tower of lists."""
     kept.load_or_search(ASKED, search)
     path = only(folder)
@@ -260,29 +250,25 @@ def test_what_never_ends_is_not_read(folder: Path, what: str) -> None:
     assert not is_searched()
 
 
-def test_a_file_that_may_only_be_read_is_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_may_only_be_read_is_read(folder, monkeypatch):
     """As in an image that somebody else has filled."""
     kept.load_or_search(ASKED, search)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         raise PermissionError
 
     monkeypatch.setattr(os, "utime", refuse)
     assert not is_searched()
 
 
-def test_an_entry_has_the_rights_of_other_new_files(folder: Path) -> None:
+def test_an_entry_has_the_rights_of_other_new_files(folder):
     kept.load_or_search(ASKED, search)
     other = folder / "other"
     other.touch()
     assert only(folder).stat().st_mode == other.stat().st_mode
 
 
-def test_other_files_in_the_folder_are_left_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_files_in_the_folder_are_left_alone(folder, monkeypatch):
     """The folder may be any that the user has named for Numba."""
     mine = [folder / name for name in ("schedule-2024.csv", "schedule-notes.json")]
     for path in mine:
@@ -296,13 +282,13 @@ def test_other_files_in_the_folder_are_left_alone(
             ASKED._replace(epsilon=epsilon), lambda e=epsilon: search(e)
         )
     assert [path.name for path in kept._entries()] == [
-        kept._entry_path(ASKED._replace(epsilon=0.16)).name  # type: ignore[union-attr]
+        kept._entry_path(ASKED._replace(epsilon=0.16)).name
     ]
     assert clear() == 1
     assert all(path.exists() for path in [*mine, inner])
 
 
-def test_an_edit_to_other_kinds_or_to_bets_is_not_used(folder: Path) -> None:
+def test_an_edit_to_other_kinds_or_to_bets_is_not_used(folder):
     """Sound schedules both, and what was asked for has neither."""
     plain = ASKED._replace(
         kinds=frozenset({sc.Kind.CONSTANT, sc.Kind.PLUGIN}), adaptive=False
@@ -318,7 +304,7 @@ def test_an_edit_to_other_kinds_or_to_bets_is_not_used(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["constant", "beyond"])
-def test_a_count_that_nobody_uses_is_not_taken_over(folder: Path, place: str) -> None:
+def test_a_count_that_nobody_uses_is_not_taken_over(folder, place):
     """No promise depends on it, and compiled code cannot hold it."""
     kept.load_or_search(ASKED, search)
     path = only(folder)
@@ -332,17 +318,13 @@ def test_a_count_that_nobody_uses_is_not_taken_over(folder: Path, place: str) ->
     assert is_searched()
 
 
-def test_an_operator_under_a_name_of_ours_shares_no_entry(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_operator_under_a_name_of_ours_shares_no_entry(folder, monkeypatch):
     """Of operators that are not listed only the name is written, not the numbers."""
     monkeypatch.setitem(operators.OPERATORS, "entropy", sc.KL)
     assert kept._entry_path(ASKED) is None
 
 
-def test_a_package_without_sources_keeps_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_without_sources_keeps_nothing(folder, monkeypatch):
     """Its entries would outlive a change of the code."""
     monkeypatch.setattr(kept, "__file__", str(folder / "archive.zip" / "a" / "b.pyc"))
     monkeypatch.setattr(kept, "_searchers", kept._searchers.__wrapped__)
@@ -350,9 +332,7 @@ def test_a_package_without_sources_keeps_nothing(
     assert is_searched()
 
 
-def test_a_user_without_a_home_keeps_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_without_a_home_keeps_nothing(folder, monkeypatch):
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -361,14 +341,14 @@ def test_a_user_without_a_home_keeps_nothing(
     assert clear() == 0
 
 
-def test_a_flag_of_numpy_is_a_flag(folder: Path) -> None:
-    flag: Any = np.False_
+def test_a_flag_of_numpy_is_a_flag(folder):
+    flag = np.False_
     first = compile_schedule(FACTS, epsilon=0.3, delta=0.1, adaptive=flag)
     assert first == compile_schedule(FACTS, epsilon=0.3, delta=0.1, adaptive=False)
 
 
 @pytest.mark.compiles
-def test_a_second_process_reads_and_a_command_removes(tmp_path: Path) -> None:
+def test_a_second_process_reads_and_a_command_removes(tmp_path):
     """What is printed is the same, and the second process searches nothing."""
     program = (
         "import sys, smoothcruiser as sc\n"
@@ -379,7 +359,7 @@ def test_a_second_process_reads_and_a_command_removes(tmp_path: Path) -> None:
     )
     around = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
 
-    def printed(*arguments: str) -> list[str]:
+    def printed(*arguments):
         done = subprocess.run(
             [sys.executable, *arguments],
             env=around,

@@ -2,12 +2,9 @@
 once, moments are the verifier's, lines fit a terminal.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,15 +19,13 @@ from smoothcruiser.schedule.number_text import (
     short,
 )
 from smoothcruiser.schedule.paper_schedule import paper_schedule
-from smoothcruiser.schedule.schedule import Kind, own_calls, root_calls
+from smoothcruiser.schedule.schedule import own_calls, root_calls
 from smoothcruiser.schedule.text import picture, plan_lines
 from smoothcruiser.schedule.verify.sharp import root_promise
 
 
 @cache
-def explained(
-    name: str, discount: float, temperature: float, **promise: Any
-) -> sc.Schedule:
+def explained(name, discount, temperature, **promise):
     return sc.explain(
         sc.make(name, discount=discount, temperature=temperature),
         **({"delta": 0.1} | promise),
@@ -64,21 +59,19 @@ SCHEDULES = {
 
 
 @pytest.fixture(params=SCHEDULES)
-def schedule(request: pytest.FixtureRequest) -> sc.Schedule:
+def schedule(request):
     return SCHEDULES[request.param]()
 
 
-def test_the_calls_of_the_levels_and_of_the_root_add_up_to_the_price(
-    schedule: sc.Schedule,
-) -> None:
+def test_the_calls_of_the_levels_and_of_the_root_add_up_to_the_price(schedule):
     k, root = schedule.facts.num_actions, schedule.root
     calls = own_calls(schedule.levels, root, k)
     assert root_calls(root, k) + sum(calls) == schedule.num_calls
 
 
 def test_every_reached_level_is_shown_once_and_every_reference_is_to_a_shown_level(
-    schedule: sc.Schedule,
-) -> None:
+    schedule,
+):
     lines = plan_lines(schedule)
     shown = [line.index for line in lines]
     assert shown[0] == -1
@@ -90,7 +83,7 @@ def test_every_reached_level_is_shown_once_and_every_reference_is_to_a_shown_lev
         assert {level.query, level.continuation} - {-1} <= reached
 
 
-def test_stems_close(schedule: sc.Schedule) -> None:
+def test_stems_close(schedule):
     """A '├' is followed, on its own column, by '│' or '├' down to a '└': no
     stem ends in the air.
     """
@@ -108,7 +101,7 @@ def test_stems_close(schedule: sc.Schedule) -> None:
                 break
 
 
-def test_the_picture_fits_a_terminal(schedule: sc.Schedule) -> None:
+def test_the_picture_fits_a_terminal(schedule):
     assert all(len(line) <= 80 for line in picture(schedule))
     assert len(picture(schedule)) <= 60
     text = str(schedule)
@@ -116,7 +109,7 @@ def test_the_picture_fits_a_terminal(schedule: sc.Schedule) -> None:
     assert text.isprintable() or all(line.isprintable() for line in text.splitlines())
 
 
-def test_the_moments_of_the_child_give_the_root_its_bias() -> None:
+def test_the_moments_of_the_child_give_the_root_its_bias():
     """Root draws are r + gamma X: bias gamma times the child's, range rho +
     gamma times its range (one player, no terminals).
     """
@@ -129,17 +122,17 @@ def test_the_moments_of_the_child_give_the_root_its_bias() -> None:
         assert promise.spread == pytest.approx(1.0 + gamma * child.spread, rel=1e-9)
 
 
-def test_a_constant_in_the_middle_has_half_the_span_as_bias() -> None:
+def test_a_constant_in_the_middle_has_half_the_span_as_bias():
     schedule = SCHEDULES["rollouts"]()
     index = next(
-        i for i, level in enumerate(schedule.levels) if level.kind == Kind.CONSTANT
+        i for i, level in enumerate(schedule.levels) if level.kind == sc.Kind.CONSTANT
     )
     moments = level_moments(schedule)[index]
     assert moments.bias == pytest.approx(schedule.facts.value_span() / 2)
     assert moments.spread == 0.0
 
 
-def test_the_papers_accuracies_are_those_its_ladder_asks_for() -> None:
+def test_the_papers_accuracies_are_those_its_ladder_asks_for():
     """Lemma 2 reaches at the root gamma e + t(N) <= epsilon, with e the
     accuracy of the child: what the verifier accepts.
     """
@@ -149,7 +142,7 @@ def test_the_papers_accuracies_are_those_its_ladder_asks_for() -> None:
     assert child <= schedule.epsilon / math.sqrt(schedule.facts.discount) * (1 + 1e-9)
 
 
-def test_the_text_names_promise_price_and_why_it_may_be_less() -> None:
+def test_the_text_names_promise_price_and_why_it_may_be_less():
     text = " ".join(str(SCHEDULES["rollouts"]()).split())
     assert "within ±0.1 (5% of the value span 2) with probability 0.9" in text
     number = r"[\d.,e]+"
@@ -161,7 +154,7 @@ def test_the_text_names_promise_price_and_why_it_may_be_less() -> None:
     assert "promise none" in " ".join(str(SCHEDULES["paper, no promise"]()).split())
 
 
-def test_a_price_that_is_only_a_bound_says_so() -> None:
+def test_a_price_that_is_only_a_bound_says_so():
     facts = sc.MDP(
         lambda s, a, r: (0.0, s),
         num_actions=3,
@@ -175,7 +168,7 @@ def test_a_price_that_is_only_a_bound_says_so() -> None:
     )
 
 
-def test_counts_are_short_and_right() -> None:
+def test_counts_are_short_and_right():
     assert short(999_999_999_999) == "999,999,999,999"
     assert short(10**12) == "1.00e12"
     assert short(746 * 10**86) == "7.46e88"
@@ -192,12 +185,12 @@ def test_counts_are_short_and_right() -> None:
     ]
 
 
-def test_counts_agree_with_their_noun() -> None:
+def test_counts_agree_with_their_noun():
     found = [count_noun(count, "state") for count in (0, 1, 2, 2500)]
     assert found == ["0 states", "1 state", "2 states", "2,500 states"]
 
 
-def test_a_printed_interval_holds_the_interval() -> None:
+def test_a_printed_interval_holds_the_interval():
     """Rounded outwards, at any size; no minus before a zero."""
     assert bounds(-5.7048, -4.7708, 2) == "[-5.71, -4.77]"
     assert bounds(2.1701, 2.3709, 2) == "[2.17, 2.38]"
@@ -218,7 +211,7 @@ def test_a_printed_interval_holds_the_interval() -> None:
         assert high <= ends[1] <= high + 10.0**-digits
 
 
-def test_a_forecast_lies_in_its_range_and_the_range_below_the_price() -> None:
+def test_a_forecast_lies_in_its_range_and_the_range_below_the_price():
     schedule = SCHEDULES["rollouts"]()
     low, high = schedule.expected_range
     assert low < schedule.expected_calls < high <= schedule.num_calls

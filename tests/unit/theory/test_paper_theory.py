@@ -12,8 +12,7 @@ from itertools import product
 
 import pytest
 
-from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.operators import Entropy, Max
+import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory import paper_constants as paper
 from smoothcruiser.theory.paper_constants import PaperSetting
@@ -129,7 +128,7 @@ def test_a_wider_reward_range_scales_everything():
 
 
 def test_setting_of_facts():
-    facts = Facts(3, 2, 0.5, Entropy(2.0), (-4.0, 1.0))
+    facts = Facts(3, 2, 0.5, sc.Entropy(2.0), (-4.0, 1.0))
     assert PaperSetting.of(facts) == PaperSetting(
         0.5, 3, 0.5, 2.0 * math.log(3.0), 4.0
     )
@@ -319,7 +318,7 @@ def test_weak_regularization_is_sparse_sampling():
     limit.
     """
     weak = PaperSetting.entropy(0.5, 1e-9, 3)
-    plain = PaperSetting.of(Facts(3, 3, 0.5, Max(), (0.0, 1.0)))
+    plain = PaperSetting.of(Facts(3, 3, 0.5, sc.Max(), (0.0, 1.0)))
     assert paper.kappa(plain) == 0.0
     for e in (0.9, 0.11, 0.013):  # off the lattice 2 sqrt(1/2)^h, where counts jump
         exact = paper.sample_v_calls(weak, e, 0.1).exact
@@ -370,7 +369,7 @@ def test_every_count_is_finite_in_log10(gamma, e):
 
 
 def test_a_delta_prime_below_the_floats_is_refused_with_the_price():
-    with pytest.raises(Unpayable, match=r"10\^1789\.2 oracle calls"):
+    with pytest.raises(sc.Unpayable, match=r"10\^1789\.2 oracle calls"):
         paper.delta_prime(PaperSetting.entropy(0.9, 50.0, 4), 0.5, 0.1)
 
 
@@ -412,5 +411,5 @@ def test_a_horizon_cuts_the_ladder():
     ],
 )
 def test_what_the_formulas_cannot_take_is_refused(call):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(sc.InvalidInput):
         call()

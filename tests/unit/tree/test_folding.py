@@ -7,7 +7,6 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.display.following import Follower
-from smoothcruiser.progress import Progress
 from smoothcruiser.tree import view
 from smoothcruiser.tree import view as folding
 
@@ -122,7 +121,7 @@ def test_a_page_follows_a_run(tmp_path, monkeypatch):
     assert "refresh" not in seen[-1]
     assert "<code>done" in seen[-1]
     for calls in (10**6, 2 * 10**6):  # how many reports a run makes is the clock's
-        follower(Progress(phase="done", calls=calls, seconds=1.0, value=0.1))
+        follower(sc.Progress(phase="done", calls=calls, seconds=1.0, value=0.1))
     assert "value over calls" in seen[-1]
     assert [path.name for path in tmp_path.iterdir()] == ["run.html"]
 

@@ -7,9 +7,7 @@ from functools import cache
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import OracleError
 from smoothcruiser.tree.search_setting import setting_of
-from smoothcruiser.tree.tree import Tree
 
 SCALES = (0.1, 1e99, 1e16, 5e-324, 1e-310)
 
@@ -83,7 +81,7 @@ def test_random_worlds_of_every_scale_hold_their_exact_values():
     """Sums of huge, tiny and cancelling rewards, at five discounts and four times."""
     for seed in range(80):
         game, horizon, value, q = world(seed)
-        tree = Tree(game, method=sc.UCT(solve=True), seed=seed)
+        tree = sc.Tree(game, method=sc.UCT(solve=True), seed=seed)
         for calls in (1, 3, 10, 100):
             tree.grow(calls=calls)
             if not any(tree.node(0).edge_visits):
@@ -139,7 +137,7 @@ def test_a_tree_that_met_a_contradiction_proves_nothing():
         initial_state=0,
         deterministic=True,
     )
-    tree = Tree(liar, method=sc.UCT(solve=True))
+    tree = sc.Tree(liar, method=sc.UCT(solve=True))
     for ask in (lambda: tree.grow(simulations=500), tree.estimate):
-        with pytest.raises(OracleError, match="had two outcomes"):
+        with pytest.raises(sc.OracleError, match="had two outcomes"):
             ask()

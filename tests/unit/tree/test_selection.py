@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.tree import selection
 from smoothcruiser.tree.search_rules import TREE_SEARCHES, tree_search
@@ -244,7 +243,7 @@ def test_temperatures_come_from_the_problem():
     ],
 )
 def test_methods_refuse_bad_parameters(make):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(sc.InvalidInput):
         make()
 
 

@@ -9,7 +9,6 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.paper_schedule import paper_schedule
@@ -201,5 +200,5 @@ def test_blind_levels_are_no_part_of_sample_v():
         "levels",
         (sc.Level(sc.Kind.CONSTANT), sc.Level(sc.Kind.BLIND, continuation=0)),
     )
-    with pytest.raises(InvalidInput, match="blind"):
+    with pytest.raises(sc.InvalidInput, match="blind"):
         SampleV(PROBLEMS[0], schedule, 1, lambda s, a: (0.0, s, False), lambda: 0.5)

@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
 
@@ -27,22 +25,22 @@ def test_calls_are_counted_and_never_exceeded():
     """A simulation that would need more calls waits: 100 calls of 21-step
     simulations are four of them and a part.
     """
-    tree = Tree(GARNET, method="uct").grow(calls=100)
+    tree = sc.Tree(GARNET, method="uct").grow(calls=100)
     assert tree.setting.limit == 21  # 0.8**21 < 0.01
     assert (tree.num_calls, tree.simulations) == (100, 4)
     tree.grow(calls=50)
     assert tree.num_calls == 150
-    plain = Tree(GARNET, method="uct", executor="reference").grow(calls=100)
+    plain = sc.Tree(GARNET, method="uct", executor="reference").grow(calls=100)
     assert (plain.num_calls, plain.simulations) == (100, 4)
 
 
 def test_growth_in_pieces_is_growth_at_once():
-    whole = Tree(GARNET, method="dents", seed=4).grow(simulations=300)
-    pieces = Tree(GARNET, method="dents", seed=4)
+    whole = sc.Tree(GARNET, method="dents", seed=4).grow(simulations=300)
+    pieces = sc.Tree(GARNET, method="dents", seed=4)
     for _ in range(3):
         pieces.grow(simulations=100)
     assert pieces.node(0) == whole.node(0)
-    assert Tree(GARNET, method="dents", seed=5).grow(simulations=300).node(
+    assert sc.Tree(GARNET, method="dents", seed=5).grow(simulations=300).node(
         0
     ) != whole.node(0)
 
@@ -52,7 +50,7 @@ def test_seconds_and_progress(monkeypatch):
     fourth slice ends at 1 s, and the three before it are reported, between the
     beginning and the end.
     """
-    tree, seen = Tree(GARNET, method="ments"), []
+    tree, seen = sc.Tree(GARNET, method="ments"), []
     clock = SimpleNamespace(perf_counter=itertools.count(0.0, 0.125).__next__)
     monkeypatch.setattr("smoothcruiser.tree.tree.time", clock)
     tree.grow(seconds=1.0, progress=lambda news: seen.append(news.calls))
@@ -61,7 +59,7 @@ def test_seconds_and_progress(monkeypatch):
 
 
 def test_memory_is_bounded_and_the_search_goes_on():
-    tree = Tree(GARNET, method=sc.MENTS(max_nodes=50)).grow(simulations=5000)
+    tree = sc.Tree(GARNET, method=sc.MENTS(max_nodes=50)).grow(simulations=5000)
     assert tree.num_nodes == 50
     assert tree.simulations == 5000
     assert any("full" in note for note in tree.estimate().notes)
@@ -71,16 +69,16 @@ def test_room_doubles_without_a_trace():
     """More nodes than the first 1,024 rows: the same tree as in plain Python,
     which has no rows.
     """
-    compiled = Tree(GARNET, method="bts", seed=2).grow(simulations=1500)
+    compiled = sc.Tree(GARNET, method="bts", seed=2).grow(simulations=1500)
     assert compiled.num_nodes > 1024
-    assert compiled.node(0) == Tree(
+    assert compiled.node(0) == sc.Tree(
         GARNET, method="bts", seed=2, executor="reference"
     ).grow(simulations=1500).node(0)
 
 
 @pytest.mark.parametrize("executor", ["compiled", "reference"])
 def test_advance_keeps_what_is_below(executor):
-    tree = Tree(GARNET, method="ments", seed=1, executor=executor).grow(
+    tree = sc.Tree(GARNET, method="ments", seed=1, executor=executor).grow(
         simulations=2000
     )
     action, child = max(tree.children(0), key=lambda pair: tree.node(pair[1]).visits)
@@ -109,7 +107,7 @@ def test_advance_keeps_what_is_below(executor):
 
 def test_advance_agrees_between_executors():
     trees = [
-        Tree(GARNET, method="dents", seed=1, executor=e).grow(simulations=400)
+        sc.Tree(GARNET, method="dents", seed=1, executor=e).grow(simulations=400)
         for e in ("compiled", "reference")
     ]
     action, child = trees[0].children(0)[0]
@@ -121,18 +119,18 @@ def test_advance_agrees_between_executors():
 
 
 def test_advance_shortens_the_horizon_and_may_start_anew():
-    tree = Tree(CHAIN, method="bts").grow(simulations=5)
+    tree = sc.Tree(CHAIN, method="bts").grow(simulations=5)
     assert tree.setting.limit == 10
     tree.advance(0, 1)
     assert tree.setting.limit == 9
-    fresh = Tree(GARNET, method="bts").grow(simulations=3)
+    fresh = sc.Tree(GARNET, method="bts").grow(simulations=3)
     seen = {fresh.node(i).state for _, i in fresh.children(0)}
     unseen = next(s for s in range(20) if s not in seen)
     fresh.advance(0, unseen)
     assert (fresh.num_nodes, fresh.node(0).visits) == (1, 0)
-    with pytest.raises(InvalidInput, match="terminal"):
+    with pytest.raises(sc.InvalidInput, match="terminal"):
         tree.advance(1, 10)
-    with pytest.raises(InvalidInput, match="not legal"):
+    with pytest.raises(sc.InvalidInput, match="not legal"):
         tree.advance(7, 2)
 
 
@@ -158,7 +156,7 @@ def test_simulations_and_methods_in_plan():
     assert first.action == 0
     assert first.policy == (1.0, 0.0)  # under Max the policy is the recommended action
     assert first.method == "dents"
-    with pytest.raises(InvalidInput, match="exact does not use simulations"):
+    with pytest.raises(sc.InvalidInput, match="exact does not use simulations"):
         sc.plan(GARNET, method="exact", simulations=10)
     few = sc.plan(GARNET, method="uct", budget=5)
     assert few.notes[0].startswith("Not one simulation was finished")
@@ -184,7 +182,7 @@ def test_certify_bounds_from_below():
     assert estimate.interval[0] > exact - 1.0
     assert estimate.num_calls <= 200_000
     game = sc.make("random-game", discount=0.5, temperature=1.0)
-    with pytest.raises(InvalidInput, match="game"):
+    with pytest.raises(sc.InvalidInput, match="game"):
         sc.plan(game, method="uct", budget=1000, certify=True)
 
 
@@ -196,7 +194,7 @@ def test_errors_name_state_and_action():
     problem = sc.MDP(
         bad_reward, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=0
     )
-    with pytest.raises(OracleError, match=r"reward 2\.0 at state 3, action"):
+    with pytest.raises(sc.OracleError, match=r"reward 2\.0 at state 3, action"):
         sc.plan(problem, method="uct", budget=1000)
 
 
@@ -208,7 +206,7 @@ def test_an_end_has_to_be_declared():
         operator=sc.Max(),
         initial_state=0,
     )
-    with pytest.raises(OracleError, match="declares no terminal"):
+    with pytest.raises(sc.OracleError, match="declares no terminal"):
         sc.plan(problem, method="ments", budget=1000)
 
 
@@ -220,7 +218,7 @@ def test_states_have_to_be_told_apart():
         operator=sc.Max(),
         initial_state=(0,),
     )
-    with pytest.raises(InvalidInput, match="unhashable"):
+    with pytest.raises(sc.InvalidInput, match="unhashable"):
         sc.plan(problem, method="ments", budget=1000)
 
 
@@ -229,7 +227,7 @@ def test_one_state_many_visits():
     action.
     """
     problem = sc.make("chain:n=2", discount=0.5, operator="max")
-    tree = Tree(problem, 1, method="uct").grow(simulations=100)
+    tree = sc.Tree(problem, 1, method="uct").grow(simulations=100)
     assert len(tree.children(0)) == 2
     assert {tree.node(i).state for _, i in tree.children(0)} == {1}
 
@@ -238,13 +236,13 @@ def test_advance_checks_before_it_changes_anything():
     """A state that is none used to end the process; a horizon that is over used
     to leave the tree half moved.
     """
-    tree = Tree(
+    tree = sc.Tree(
         sc.make("chain:n=5", discount=0.9, temperature=0.1), method="ments"
     ).grow(simulations=100)
     for wrong in (99, -1, 10**8, "x"):
         with pytest.raises(sc.InvalidInput):
             tree.advance(0, wrong)
-    short = Tree(
+    short = sc.Tree(
         replace(sc.make("chain:n=5", discount=0.9, temperature=0.1), horizon=2),
         method="ments",
     ).grow(simulations=100)
@@ -255,7 +253,7 @@ def test_advance_checks_before_it_changes_anything():
 
 
 def test_an_unseen_state_starts_anew_and_goes_on_counting():
-    tree = Tree(
+    tree = sc.Tree(
         sc.make("garnet:states=200,actions=3", discount=0.9, temperature=0.1),
         method="bts",
     ).grow(simulations=3)
@@ -269,7 +267,7 @@ def test_an_unseen_state_starts_anew_and_goes_on_counting():
 
 
 def test_nodes_and_limits_are_checked():
-    tree = Tree(
+    tree = sc.Tree(
         sc.make("chain:n=5", discount=0.9, temperature=0.1),
         method="ments",
         options={"temperature": 0.5},
@@ -290,7 +288,7 @@ def test_nodes_and_limits_are_checked():
         with pytest.raises(sc.InvalidInput, match="must be a"):
             tree.grow(**limit)
     with pytest.raises(sc.InvalidInput, match="got str"):
-        Tree("chain:n=5")
+        sc.Tree("chain:n=5")
     assert repr(tree).startswith(
         "Tree(problem='chain:n=5', state=0, method='ments(temperature=0.5)', "
     )
@@ -298,14 +296,17 @@ def test_nodes_and_limits_are_checked():
 
 def test_a_shallow_tree_says_what_it_leaves_out():
     problem = sc.make("chain:n=5", discount=0.9, operator="max")
-    shallow = Tree(problem, method=sc.BTS(depth=1)).grow(simulations=50).estimate()
+    shallow = sc.Tree(problem, method=sc.BTS(depth=1)).grow(simulations=50).estimate()
     assert (
         "Beyond 1 step values count as the middle of what is possible: up to 4.5 off."
         in shallow.notes
     )
     assert not any(
         "Beyond" in note
-        for note in Tree(problem, method="bts").grow(simulations=50).estimate().notes
+        for note in sc.Tree(problem, method="bts")
+        .grow(simulations=50)
+        .estimate()
+        .notes
     )
 
 
@@ -328,7 +329,7 @@ def test_mean_returns_report_what_was_found_and_cool_down():
         terminal=True,
         initial_state=0,
     )
-    tree = Tree(
+    tree = sc.Tree(
         problem,
         method=sc.BTS(search_temperature=0.5, exploration=0.1, average_returns=True),
     ).grow(simulations=20_000)
@@ -343,7 +344,7 @@ def test_a_copy_grows_by_itself(executor):
     would, and the original does not notice.
     """
     # in the middle of a simulation
-    tree = Tree(GARNET, method="dents", seed=3, executor=executor).grow(calls=505)
+    tree = sc.Tree(GARNET, method="dents", seed=3, executor=executor).grow(calls=505)
     twin = copy.deepcopy(tree)
     twin.grow(calls=500)
     assert tree.num_calls == 505
@@ -378,9 +379,13 @@ def test_a_call_that_hangs_is_ended():
         initial_state=0,
         call_seconds=0.2,
     )
-    with pytest.raises(OracleError, match=r"did not return within 0\.2 s at state 2"):
-        Tree(problem, method="uct").grow(simulations=5)
-    with pytest.raises(OracleError, match=r"did not return within 0\.2 s at state 2"):
+    with pytest.raises(
+        sc.OracleError, match=r"did not return within 0\.2 s at state 2"
+    ):
+        sc.Tree(problem, method="uct").grow(simulations=5)
+    with pytest.raises(
+        sc.OracleError, match=r"did not return within 0\.2 s at state 2"
+    ):
         sc.evaluate(problem, lambda s: [0.5, 0.5], budget=100)
 
 
@@ -396,7 +401,7 @@ def test_states_without_equality_are_named():
         operator=sc.Max(),
         initial_state=Place(0),
     )
-    notes = Tree(problem, method="bts").grow(simulations=20).estimate().notes
+    notes = sc.Tree(problem, method="bts").grow(simulations=20).estimate().notes
     assert any("States of type Place have no equality" in note for note in notes)
 
 
@@ -408,7 +413,7 @@ def test_a_prior_is_part_of_the_recommendation():
         operator=sc.KL(0.5, (0.9, 0.1)),
     )
     assert (
-        Tree(problem, method="rents").grow(simulations=500).estimate().action
+        sc.Tree(problem, method="rents").grow(simulations=500).estimate().action
         == sc.plan(problem, method="exact").action
         == 0
     )

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import OracleError
-from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
 
@@ -37,8 +35,10 @@ PROBLEMS = {
 
 def same(problem, method, simulations=50, seed=3, calls=None):
     limit = {"simulations": simulations} if calls is None else {"calls": calls}
-    compiled = Tree(problem, method=method, seed=seed).grow(**limit)
-    plain = Tree(problem, method=method, seed=seed, executor="reference").grow(**limit)
+    compiled = sc.Tree(problem, method=method, seed=seed).grow(**limit)
+    plain = sc.Tree(problem, method=method, seed=seed, executor="reference").grow(
+        **limit
+    )
     assert compiled._backend.name == "compiled"
     assert plain._backend.name == "reference"
     assert compiled._backend.counts == plain._backend.counts
@@ -79,10 +79,10 @@ def test_slices_of_calls_change_nothing(problem, variant):
         sc.DENTS(**variant),
         sc.RENTS(prior="parent", **variant),
     ):
-        whole = Tree(problem, method=method, seed=5).grow(calls=600)
+        whole = sc.Tree(problem, method=method, seed=5).grow(calls=600)
         for executor in ("compiled", "reference"):
             for size in (1, 7, 50):
-                sliced = Tree(problem, method=method, seed=5, executor=executor)
+                sliced = sc.Tree(problem, method=method, seed=5, executor=executor)
                 while sliced.num_calls < 600:
                     sliced.grow(calls=min(size, 600 - sliced.num_calls))
                 assert sliced._backend.counts == whole._backend.counts
@@ -171,10 +171,12 @@ def test_compiled_errors_name_state_and_action():
     narrow = replace(GAME, reward_range=(0.0, 0.05))
     for executor in ("compiled", "reference"):
         with pytest.raises(
-            OracleError,
+            sc.OracleError,
             match=r"reward 0\.1 at state Place\(x=-?\d+, level=[\d.]+\), action 1",
         ):
-            Tree(narrow, method="uct", seed=2, executor=executor).grow(simulations=10)
+            sc.Tree(narrow, method="uct", seed=2, executor=executor).grow(
+                simulations=10
+            )
 
 
 @pytest.mark.slow
@@ -186,8 +188,8 @@ def test_arrays_are_states():
         operator=sc.Max(),
         initial_state=np.zeros(2, dtype=np.int64),
     )
-    tree = Tree(problem, method="bts", seed=1).grow(simulations=60)
-    plain = Tree(problem, method="bts", seed=1, executor="reference").grow(
+    tree = sc.Tree(problem, method="bts", seed=1).grow(simulations=60)
+    plain = sc.Tree(problem, method="bts", seed=1, executor="reference").grow(
         simulations=60
     )
     assert tree.num_nodes == plain.num_nodes
@@ -208,7 +210,7 @@ def test_a_tree_of_arrays_moves_with_its_memory():
         operator=sc.Max(),
         initial_state=np.zeros(2, dtype=np.int64),
     )
-    tree = Tree(arrays, method="bts", seed=1).grow(simulations=200)
+    tree = sc.Tree(arrays, method="bts", seed=1).grow(simulations=200)
     for _ in range(3):
         action, child = tree.children(0)[-1]
         state = tree.node(child).state
@@ -230,10 +232,10 @@ def test_arrays_that_differ_by_the_sign_of_zero_are_one_state():
         operator=sc.Max(),
         initial_state=np.zeros(2),
     )
-    compiled = Tree(problem, method="bts", seed=1).grow(simulations=60)
+    compiled = sc.Tree(problem, method="bts", seed=1).grow(simulations=60)
     assert (
         compiled.num_nodes
-        == Tree(problem, method="bts", seed=1, executor="reference")
+        == sc.Tree(problem, method="bts", seed=1, executor="reference")
         .grow(simulations=60)
         .num_nodes
     )
@@ -249,9 +251,9 @@ def test_players_are_one_or_two():
         with pytest.raises(
             sc.InvalidInput, match=r"player\(.*must be 1 \(max\) or 2 \(min\)"
         ):
-            Tree(replace(GAME, player=nobody), method="uct", executor=executor).grow(
-                simulations=20
-            )
+            sc.Tree(
+                replace(GAME, player=nobody), method="uct", executor=executor
+            ).grow(simulations=20)
 
 
 @pytest.mark.slow
@@ -267,8 +269,8 @@ def test_slices_of_calls_with_users_states():
         initial_state=np.zeros(2, dtype=np.int64),
     )
     for problem in (GAME, arrays):
-        whole = Tree(problem, method=sc.BTS(depth=9), seed=5).grow(calls=400)
-        sliced = Tree(problem, method=sc.BTS(depth=9), seed=5)
+        whole = sc.Tree(problem, method=sc.BTS(depth=9), seed=5).grow(calls=400)
+        sliced = sc.Tree(problem, method=sc.BTS(depth=9), seed=5)
         while sliced.num_calls < whole.num_calls:
             sliced.grow(calls=min(3, whole.num_calls - sliced.num_calls))
         assert sliced._backend.counts == whole._backend.counts

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
 
@@ -15,7 +14,7 @@ WHOLE = {"expansion": None, "initial_q": 0.0}
 
 
 def grown(problem, method, simulations, seed=0):
-    return Tree(problem, method=method, seed=seed).grow(simulations=simulations)
+    return sc.Tree(problem, method=method, seed=seed).grow(simulations=simulations)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,7 @@ def test_games_mirror():
     )
     for state in range(4):
         exact = sc.solve(problem).values[state]
-        tree = Tree(problem, state, method=sc.MENTS(depth=6), seed=1).grow(
+        tree = sc.Tree(problem, state, method=sc.MENTS(depth=6), seed=1).grow(
             simulations=40_000
         )
         assert tree.estimate().value == pytest.approx(exact, abs=0.01)

@@ -11,8 +11,6 @@ import pytest
 from numba import njit
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
 
@@ -77,7 +75,7 @@ def below(tree):
 
 def agree(problem, method, **limit):
     trees = [
-        Tree(problem, method=method, seed=3, executor=e).grow(**limit)
+        sc.Tree(problem, method=method, seed=3, executor=e).grow(**limit)
         for e in ("compiled", "reference")
     ]
     assert trees[0]._backend.counts == trees[1]._backend.counts
@@ -147,7 +145,7 @@ def test_nothing_is_recommended_that_is_surely_worse():
     """
     for seed in range(8):
         problem, _ = world(seed, horizon=3)
-        tree = Tree(problem, method=METHODS[0], seed=seed)
+        tree = sc.Tree(problem, method=METHODS[0], seed=seed)
         while not tree.proven:
             tree.grow(simulations=1)
             root = tree.node(0)
@@ -162,9 +160,9 @@ def test_nothing_is_recommended_that_is_surely_worse():
 
 def test_slices_and_moves_keep_the_boxes():
     problem, value = world(2, horizon=6)
-    whole = Tree(problem, method=METHODS[0], seed=5).grow(calls=400)
+    whole = sc.Tree(problem, method=METHODS[0], seed=5).grow(calls=400)
     for executor in ("compiled", "reference"):
-        sliced = Tree(problem, method=METHODS[0], seed=5, executor=executor)
+        sliced = sc.Tree(problem, method=METHODS[0], seed=5, executor=executor)
         while sliced.num_calls < whole.num_calls:
             sliced.grow(calls=min(7, whole.num_calls - sliced.num_calls))
         assert sliced.node(0) == whole.node(0)
@@ -275,7 +273,7 @@ def test_tic_tac_toe_positions_against_minimax():
                 break
             board = after
         left = replace(TIC, horizon=board.count("."), initial_state=board)
-        tree = Tree(left, method=METHODS[0]).grow(simulations=20_000)
+        tree = sc.Tree(left, method=METHODS[0]).grow(simulations=20_000)
         assert tree.proven
         assert tree.estimate().value == tic_value(board)
         reward, after, over = tic_step(board, tree.action(), None)
@@ -335,7 +333,7 @@ def test_small_boards_of_connected_stones_against_minimax():
             payoffs="end",
             deterministic=True,
         )
-        tree = Tree(board, method=METHODS[0]).grow(simulations=20_000)
+        tree = sc.Tree(board, method=METHODS[0]).grow(simulations=20_000)
         assert tree.proven
         assert tree.estimate().value == drop_value(state)
         values.add(drop_value(state))
@@ -372,18 +370,18 @@ def test_room_for_rounding_is_that_of_the_largest_sums():
 def test_what_cannot_be_proven_is_refused():
     problem, _ = world(0)
     chance = replace(problem, deterministic=False)
-    with pytest.raises(InvalidInput, match="declare deterministic=True"):
-        Tree(chance, method=METHODS[0])
-    with pytest.raises(InvalidInput, match=r"operator Max\(\)"):
-        Tree(replace(problem, operator=sc.Entropy(0.1)), method=METHODS[0])
-    with pytest.raises(InvalidInput, match="use uct, bts or dents"):
-        Tree(problem, method=sc.MENTS(solve=True))
+    with pytest.raises(sc.InvalidInput, match="declare deterministic=True"):
+        sc.Tree(chance, method=METHODS[0])
+    with pytest.raises(sc.InvalidInput, match=r"operator Max\(\)"):
+        sc.Tree(replace(problem, operator=sc.Entropy(0.1)), method=METHODS[0])
+    with pytest.raises(sc.InvalidInput, match="use uct, bts or dents"):
+        sc.Tree(problem, method=sc.MENTS(solve=True))
     endless = replace(world(0, ends=False)[0], horizon=None, discount=0.9)
-    with pytest.raises(InvalidInput, match="plays that end"):
-        Tree(endless, method=METHODS[0])
-    with pytest.raises(InvalidInput, match="drop certify"):
+    with pytest.raises(sc.InvalidInput, match="plays that end"):
+        sc.Tree(endless, method=METHODS[0])
+    with pytest.raises(sc.InvalidInput, match="drop certify"):
         sc.plan(problem, method=METHODS[0], certify=True, budget=100)
-    with pytest.raises(InvalidInput, match="solve must be True or False"):
+    with pytest.raises(sc.InvalidInput, match="solve must be True or False"):
         sc.UCT(solve=1)
 
 
@@ -407,11 +405,11 @@ def test_a_second_outcome_is_an_error(kind):
     )
 
     def searched(seed):
-        return Tree(liar, method=METHODS[0], seed=seed).grow(simulations=200)
+        return sc.Tree(liar, method=METHODS[0], seed=seed).grow(simulations=200)
 
     # of the seeds some meet the end first, which is proven at once and not tried again
     with pytest.raises(
-        OracleError, match=r"deterministic=True is declared, but .* two"
+        sc.OracleError, match=r"deterministic=True is declared, but .* two"
     ):
         list(map(searched, range(8)))
 
@@ -438,10 +436,10 @@ def test_an_end_after_none_is_an_error_in_a_full_tree_too(executor):
     method = sc.UCT(solve=True, max_nodes=2)
     refuted = []
     for seed in range(8):
-        tree = Tree(liar, method=method, seed=seed, executor=executor)
+        tree = sc.Tree(liar, method=method, seed=seed, executor=executor)
         try:
             tree.grow(simulations=60)
-        except OracleError:
+        except sc.OracleError:
             refuted.append(seed)
     assert refuted == [0, 1, 5, 7]  # the others met the end first
 
@@ -459,13 +457,13 @@ def test_a_play_that_breaks_a_claim_is_an_error():
         deterministic=True,
         total_reward_range=(0.0, 1.0),
     )
-    with pytest.raises(OracleError, match="declarations exclude"):
-        Tree(liar, method=METHODS[0]).grow(simulations=50)
+    with pytest.raises(sc.OracleError, match="declarations exclude"):
+        sc.Tree(liar, method=METHODS[0]).grow(simulations=50)
 
 
 def test_no_boxes_where_nobody_asked():
     problem, _ = world(0)
-    tree = Tree(problem, method="uct").grow(simulations=50)
+    tree = sc.Tree(problem, method="uct").grow(simulations=50)
     assert tree.node(0).boxes == ()
     assert tree.node(0).box is None
     assert not tree.proven

@@ -6,22 +6,20 @@ from xml.etree import ElementTree
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.tree import view
-from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
 
-GAME = Tree(
+GAME = sc.Tree(
     sc.make("random-game:states=9,actions=3,seed=2", discount=0.7, temperature=0.2),
     method="ments",
 ).grow(simulations=500)
 
 
 def test_text_shows_the_statistics():
-    tree = Tree(sc.make("chain:n=3", discount=0.5, operator="max"), method="bts").grow(
-        simulations=100
-    )
+    tree = sc.Tree(
+        sc.make("chain:n=3", discount=0.5, operator="max"), method="bts"
+    ).grow(simulations=100)
     drawn = view.text(tree, depth=1)
     root = tree.node(0)
     assert drawn.splitlines()[1] == f"state 0  value {root.value:.4g}  visits 100"
@@ -65,9 +63,9 @@ def test_svg_is_well_formed_and_self_contained():
 def test_files_by_their_ending(tmp_path):
     for name in ("tree.txt", "tree.svg", "tree.html"):
         assert view.save(GAME, tmp_path / name).read_text(encoding="utf-8")
-    with pytest.raises(InvalidInput, match=r"\.svg"):
+    with pytest.raises(sc.InvalidInput, match=r"\.svg"):
         view.save(GAME, tmp_path / "tree.gif")
-    with pytest.raises(InvalidInput, match="width"):
+    with pytest.raises(sc.InvalidInput, match="width"):
         view.text(GAME, width=0)
 
 
