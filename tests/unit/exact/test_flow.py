@@ -7,17 +7,22 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from test_elimination import World, absorbing, ending, grid, line, ring, walk
+from exact_worlds import World, absorbing, ending, grid, line, ring, walk
 
+import smoothcruiser as sc
 from smoothcruiser.exact import elimination as flow
 from smoothcruiser.exact import elimination_kernel as flow_kernel
-from smoothcruiser.exact import solve
 from smoothcruiser.exact.loops import Packed
 from smoothcruiser.exact.model import prepare, room_for_policy
 from smoothcruiser.exact.solver_clock import Watch
 from smoothcruiser.jit.build import compile_function
 
 pytestmark = pytest.mark.compiles
+
+
+def model_of(world):
+    problem = world.problem()
+    return prepare(problem, problem.tables)[0]
 
 
 @pytest.fixture
@@ -52,7 +57,7 @@ def goal(side, discount):
 )
 def test_the_bound_holds_against_an_independent_solve(world, flows):
     truth = world.truth()
-    found = solve(world.problem())
+    found = sc.solve(world.problem())
     assert float(np.max(np.abs(found.values - truth))) <= found.residual_bound
     assert flows == [True]
     assert found.sweeps < 600, "the steps were in vain"
@@ -60,33 +65,33 @@ def test_the_bound_holds_against_an_independent_solve(world, flows):
 
 def test_wide_grids_are_solved_this_way_on_their_own(monkeypatch):
     problem = grid(40, 0.99).problem()
-    found = solve(problem, tolerance=1e-8)
+    found = sc.solve(problem, tolerance=1e-8)
     assert found.method == "modified-policy-iteration"
     monkeypatch.setattr(
         "smoothcruiser.exact.reachable.SweepSearch.flow", lambda self, _: None
     )
-    plain = solve(problem, tolerance=1e-8)
+    plain = sc.solve(problem, tolerance=1e-8)
     assert np.max(np.abs(found.values - plain.values)) <= 2e-8
     assert found.policy == pytest.approx(plain.policy)
 
 
 def test_games_and_several_places_to_stay_are_left_alone(flows):
-    solve(absorbing().problem())  # two ends that pay
+    sc.solve(absorbing().problem())  # two ends that pay
     made = grid(12, 0.99)
     players = 1 + np.arange(144) % 2
-    solve(World(made.P, made.R, 0.99, players=players).problem(), tolerance=1e-6)
+    sc.solve(World(made.P, made.R, 0.99, players=players).problem(), tolerance=1e-6)
     assert flows == []
 
 
 def test_random_walks_end_the_steps_at_once(flows):
     made = grid(12, 0.99)
     P = (made.P > 0) / (made.P > 0).sum(axis=2, keepdims=True)
-    solve(World(P, made.R, 0.99).problem())
+    sc.solve(World(P, made.R, 0.99).problem())
     assert flows == [False]
 
 
 def test_a_limit_of_passes_is_kept(flows):
-    m, _, _ = prepare(*_both(grid(12, 0.99)))
+    m = model_of(grid(12, 0.99))
     steps = flow.flow(m, np.arange(144))
     assert steps is not None
     assert steps.values(0.0, 3 * flow.PASSES - 1, Watch()) == (None, 2 * flow.PASSES)
@@ -102,14 +107,14 @@ def test_nonsense_from_the_steps_breaks_no_bound(wrong, flows, monkeypatch):
         return np.where(np.arange(60) % 2, wrong, 0.0), 1
 
     monkeypatch.setattr(flow.FlowSteps, "values", values)
-    found = solve(world.problem(), tolerance=1e-8)
+    found = sc.solve(world.problem(), tolerance=1e-8)
     assert flows == [True]
     assert float(np.max(np.abs(found.values - world.truth()))) <= 1e-8
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_steps_that_overflow_propose_nothing(wrong):
-    m, _, _ = prepare(*_both(grid(5, 0.9)))
+    m = model_of(grid(5, 0.9))
     steps = flow.FlowSteps(m, np.arange(25.0))
     steps.x[:] = wrong
     assert steps.values(math.inf, 10**9, Watch())[0] is None
@@ -118,27 +123,22 @@ def test_steps_that_overflow_propose_nothing(wrong):
 # --- the loops ----------------------------------------------------------------
 
 
-def _both(world):
-    problem = world.problem()
-    return problem, problem.tables
-
-
 def test_the_potential_is_the_best_reward_discounted_by_its_distance():
     R = np.zeros((6, 2))
     R[2] = 1.0
-    m, _, _ = prepare(*_both(walk(line(6), R, 0.5)))
+    m = model_of(walk(line(6), R, 0.5))
     v = np.empty(6)
     assert compile_function(flow_kernel.potential)(m, np.arange(6), v, 3) == 1
     assert v == pytest.approx([0.5, 1.0, 2.0, 1.0, 0.5, 0.25])
     R[5] = 1.0
-    m, _, _ = prepare(*_both(walk(line(6), R, 0.5)))
+    m = model_of(walk(line(6), R, 0.5))
     assert compile_function(flow_kernel.potential)(m, np.arange(6), v, 3) == 2
 
 
 def test_improving_is_a_sweep_in_place_in_the_new_order():
     made = ending()
     world = World(made.P, made.R, 0.9, None, made.terminal, made.legal)
-    m, _, _ = prepare(*_both(world))
+    m = model_of(world)
     guess = np.random.default_rng(1).random(80)
     steps = flow.FlowSteps(m, guess)
     order = np.argsort(-guess)
@@ -209,46 +209,16 @@ def drawn(rng):
     return World(P, R, discount, players, terminal, legal)
 
 
-def dense_truth(world):
-    """V* by strategy iteration: the min player replies to each policy of the other."""
-    size = len(world.R)
-    ends = np.zeros(size, bool) if world.terminal is None else world.terminal
-    mine = np.ones(size, bool) if world.players is None else world.players == 1
-    at, policy = np.arange(size), world.legal.argmax(axis=1)
-    rows = np.where(ends[:, None, None], 0.0, world.discount * world.P)
-    pays = np.where(ends[:, None], 0.0, world.R)
-
-    def value():
-        return np.linalg.solve(np.eye(size) - rows[at, policy], pays[at, policy])
-
-    def better(who, sign):
-        x = value()
-        q = np.where(world.legal, sign * (pays + rows @ x), -np.inf)
-        least = 1e-12 * (1.0 + np.max(np.abs(x)))
-        moved = who & (q.max(axis=1) > q[at, policy] + least)
-        policy[moved] = q.argmax(axis=1)[moved]
-        return bool(moved.any())
-
-    while True:
-        while better(~mine, -1.0):
-            pass
-        if not better(mine, 1.0):
-            return value()
-
-
 @pytest.mark.parametrize("forced", ["flow", "elimination"])
 def test_a_thousand_small_models_against_dense_solves(forced, monkeypatch):
-    settings = {
-        "flow": {"WORTH": 0.0, "LARGEST_SOLVE": 0, "FIRST_SWEEPS": 1},
-        "elimination": {"WORTH": 1e9, "LARGEST_SOLVE": 0, "FIRST_SWEEPS": 1},
-    }
-    for name, value in settings[forced].items():
+    worth = 0.0 if forced == "flow" else 1e9
+    for name, value in (("WORTH", worth), ("LARGEST_SOLVE", 0), ("FIRST_SWEEPS", 1)):
         monkeypatch.setattr(f"smoothcruiser.exact.solver.{name}", value)
     monkeypatch.setattr(flow, "MOST_AGAINST", 1.0)
     rng = np.random.default_rng(20)
     for case in range(500):
         world = drawn(rng)
-        truth, found = dense_truth(world), solve(world.problem())
+        truth, found = world.truth(), sc.solve(world.problem())
         apart = float(np.max(np.abs(found.values - truth)))
         scale = (1.0 + float(np.max(np.abs(truth)))) / (1.0 - world.discount)
         assert apart <= found.residual_bound + 1e-11 * scale, case
@@ -256,7 +226,7 @@ def test_a_thousand_small_models_against_dense_solves(forced, monkeypatch):
 
 
 def test_the_memory_of_a_policy_is_the_steps_own():
-    m, _, _ = prepare(*_both(grid(5, 0.9)))
+    m = model_of(grid(5, 0.9))
     steps = flow.FlowSteps(m, np.arange(25.0))
     assert steps.room.weight is not room_for_policy(m).weight
     assert not np.shares_memory(steps.model.prob, m.prob)
