@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 from benchmarks.tree.board_games import connect_four
-from test_tree_agreement import same
+from tree_worlds import same
 
 import smoothcruiser as sc
 

@@ -8,7 +8,6 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.display.following import Follower
 from smoothcruiser.tree import view
-from smoothcruiser.tree import view as folding
 
 
 def step(state, action, rng):
@@ -73,7 +72,7 @@ def test_a_tree_folds_without_a_script():
     assert "&lt;a&gt;" in text
     assert "<a>" not in text
     assert "proven" not in text
-    moves = folding.principal_line(tree)
+    moves = view.principal_line(tree)
     assert moves[0][0] == tree.problem.label((), tree.action())
     assert f"{moves[0][1]:,}" in text
 
@@ -90,9 +89,9 @@ def test_what_is_proven_is_marked():
 
 
 def test_hidden_nodes_are_counted(monkeypatch):
-    monkeypatch.setattr(folding, "LEAST_SHARE", 0.2)
+    monkeypatch.setattr(view, "LEAST_SHARE", 0.2)
     tree = grown()
-    few = folding.folded_html(tree)
+    few = view.folded_html(tree)
     hidden = [int(n) for n in re.findall(r"(\d+) more", few)]
     shown = few.count(" visits, value") - 1
     assert hidden

@@ -6,6 +6,7 @@ import copy
 from dataclasses import replace
 
 import pytest
+from tree_worlds import everything, grow_in_slices
 
 import smoothcruiser as sc
 from smoothcruiser.jit.random import Key
@@ -24,12 +25,6 @@ METHODS = [
     sc.DENTS(trees=2, expansion=None, depth=7),
     sc.BTS(trees=4, widening=(1.0, 0.5)),
 ]
-
-
-def everything(tree, number=0):
-    """A node and all that is below it."""
-    node = replace(tree.node(number), number=0)
-    return node, [(a, everything(tree, child)) for a, child in tree.children(number)]
 
 
 def test_budgets_are_dealt_out():
@@ -65,8 +60,7 @@ def test_one_limit_after_the_other_is_kept_to_the_call(method):
         tree.grow(simulations=58)
         end = tree.num_calls + 43
         assert len({part.counts[2] for part in tree._backend.trees}) > 1
-        while tree.num_calls < end:
-            tree.grow(calls=min(size, end - tree.num_calls))
+        grow_in_slices(tree, end, size)
         assert tree.num_calls == end
         tree.grow(simulations=10)
         found = tree._backend.counts, everything(tree)
@@ -88,8 +82,7 @@ def test_workers_slices_and_code_change_nothing(method):
         tree = sc.Tree(
             GARNET, method=method, seed=3, executor=executor, workers=workers
         )
-        while tree.num_calls < 900:
-            tree.grow(calls=min(size, 900 - tree.num_calls))
+        grow_in_slices(tree, 900, size)
         found = tree._backend.counts, everything(tree), tree.policy()
         assert known is None or found == known
         known = found
@@ -159,16 +152,6 @@ def test_agents_and_plans_take_workers():
     assert timed.num_calls > 0
 
 
-def test_ctrl_c_answers_with_what_was_grown():
-    def press(news):
-        if news.phase == "sampling" and news.calls:
-            raise KeyboardInterrupt
-
-    answer = sc.plan(GARNET, method=sc.UCT(trees=2), budget=10**9, progress=press)
-    assert "Stopped by hand after" in answer.notes[-1]
-    assert answer.num_calls < 10**9
-
-
 def test_proofs_of_several_trees_hold_together():
     def step(state, action, rng):
         after = (*state, action)
@@ -231,8 +214,7 @@ def test_rollouts_from_a_leaf_are_averaged_in_order():
     whole = sc.Tree(GARNET, method=sc.BTS(leaf_rollouts=4), seed=1).grow(calls=1500)
     assert whole._backend.name == "reference"
     sliced = sc.Tree(GARNET, method=sc.BTS(leaf_rollouts=4), seed=1)
-    while sliced.num_calls < 1500:
-        sliced.grow(calls=min(23, 1500 - sliced.num_calls))
+    grow_in_slices(sliced, 1500, 23)
     assert everything(sliced) == everything(whole)
     # a simulation makes one step in the tree and four rollouts at first
     first = sc.Tree(GARNET, method=sc.UCT(leaf_rollouts=4), seed=1).grow(simulations=1)

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
-from test_forest import everything
-from test_tree_agreement import same
+from tree_worlds import everything, mdp, nodes_below, same
 
 import smoothcruiser as sc
 from smoothcruiser.tree.kernels.rules_kernel import bound_node
@@ -71,14 +70,6 @@ MEMORIES = {
     name: some_bounds(problem)
     for name, problem in (("garnet", GARNET), ("game", GAME), ("sailing", SAIL))
 }
-
-
-def nodes_below(tree):
-    """(node, its depth) of every node."""
-    found = [(0, 0)]
-    for number, depth in found:
-        found += [(child, depth + 1) for _, child in tree.children(number)]
-    return [(tree.node(number), depth) for number, depth in found]
 
 
 def one_state(intervals, player=1):
@@ -288,15 +279,13 @@ def walk(state, action, rng):
     return 0.5 * action, min(5, state + 1 + action)
 
 
-WALK = sc.MDP(walk, num_actions=2, discount=0.9, operator=sc.Max(), initial_state=0)
+WALK = mdp(walk, discount=0.9)
 
 
 def test_states_of_any_kind_are_known_by_their_keys():
-    problem = sc.MDP(
+    problem = mdp(
         lambda s, a, rng: (0.5 * a, [s[0] + 1, a]),
-        num_actions=2,
         discount=0.9,
-        operator=sc.Max(),
         initial_state=[0, 0],
         key=lambda s: s[0] % 3,
     )
@@ -307,42 +296,46 @@ def test_states_of_any_kind_are_known_by_their_keys():
     assert shapes == {0: (0, 1), 1: (1,), 2: (0, 1)}
 
 
+def known_nothing(problem=GARNET, **more):
+    return sc.UCT(bounds=Known(problem, []), **more)
+
+
 @pytest.mark.parametrize(
     ("make", "why"),
     [
         (lambda: sc.UCT(bounds=3), "must be a Certified or a Solution"),
         (lambda: sc.UCT(bounds="nowhere:memory"), "could not be found"),
-        (lambda: sc.UCT(bounds=Known(GARNET, []), solve=True), "drop one of them"),
+        (lambda: known_nothing(solve=True), "drop one of them"),
+    ],
+)
+def test_memories_that_are_none(make, why):
+    with pytest.raises(sc.InvalidInput, match=why):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("problem", "method", "why"),
+    [
         (
-            lambda: sc.Tree(
-                replace(GARNET, operator=sc.Entropy(0.1)),
-                method=sc.UCT(bounds=Known(GARNET, [])),
-            ),
+            replace(GARNET, operator=sc.Entropy(0.1)),
+            known_nothing(),
             "all actions count",
         ),
         (
-            lambda: sc.Tree(
-                replace(GARNET, discount=0.7), method=sc.UCT(bounds=Known(GARNET, []))
-            ),
-            "another problem .discount differ",
+            replace(GARNET, discount=0.7),
+            known_nothing(),
+            "another problem .discount diff",
         ),
-        (
-            lambda: sc.Tree(GARNET, method=sc.MENTS(bounds=Known(GARNET, []))),
-            "a search for the plain maximum",
-        ),
-        (lambda: sc.Tree(GARNET, method=sc.UCT(bounds=sc.solve(GAME))), "9 states"),
-        (lambda: sc.Tree(SAIL, method=sc.UCT(bounds=sc.solve(SAIL))), "a horizon"),
-        (
-            lambda: sc.Tree(
-                WALK, method=sc.UCT(bounds=Known(WALK, [])), executor="compiled"
-            ),
-            "no table of states",
-        ),
+        (GARNET, sc.MENTS(bounds=Known(GARNET, [])), "a search for the plain maximum"),
+        (GARNET, sc.UCT(bounds=sc.solve(GAME)), "9 states"),
+        (SAIL, sc.UCT(bounds=sc.solve(SAIL)), "a horizon"),
+        (WALK, known_nothing(WALK), "no table of states"),
     ],
 )
-def test_refusals(make, why):
+def test_memories_of_no_use_are_refused(problem, method, why):
+    executor = "compiled" if problem is WALK else None
     with pytest.raises(sc.InvalidInput, match=why):
-        make()
+        sc.Tree(problem, method=method, executor=executor)
 
 
 def test_compiled_steps_without_a_table_grow_plain_trees():
