@@ -251,7 +251,7 @@ def test_a_second_outcome_is_an_error(kind):
     trees = [sc.Tree(liar, method=METHODS[0], seed=seed) for seed in range(8)]
     # some of them meet the end first, which is proven at once and not tried again
     with pytest.raises(sc.OracleError, match=words):
-        list(map(lambda tree: tree.grow(simulations=200), trees))
+        all(tree.grow(simulations=200) for tree in trees)
 
 
 @pytest.mark.parametrize("executor", ["reference", "compiled"])
