@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -48,22 +49,6 @@ def test_it_is_taken_where_it_is_cheaper():
     assert schedule.expected_calls == schedule.mean_calls
 
 
-@pytest.mark.parametrize("chance", [0.0, -0.0])
-def test_a_correction_that_is_never_made_keeps_nothing(chance):
-    """A share of the variance over -0.0 was minus infinity, and one sample enough."""
-    schedule = compiled()
-    top = schedule.levels[schedule.root.child]
-    rungs = (chance,) * len(top.rungs)
-    with pytest.raises(sc.BrokenPromise, match="do not keep"):
-        altered(schedule, schedule.root.child, rungs=rungs)
-
-
-def test_queries_are_plain():
-    schedule = compiled()
-    asked = {level.query for level in schedule.levels if level.query >= 0}
-    assert not any(schedule.levels[i].rungs for i in asked)
-
-
 def test_the_verifier_sees_what_is_altered():
     schedule = compiled()
     top = schedule.root.child
@@ -92,11 +77,16 @@ def test_the_verifier_sees_what_is_altered():
 
 
 def test_a_correction_that_is_never_made_is_refused():
-    """Its weight 1/p is infinite, at the top of the table and below it."""
+    """Its weight 1/p is infinite, at the top of the table and below it; a share of the
+    variance over -0.0 was minus infinity, and one sample enough.
+    """
     schedule = compiled()
     for index, row in enumerate(schedule.levels):
-        for j in range(len(row.rungs)):
-            rungs = (*row.rungs[:j], 0.0, *row.rungs[j + 1 :])
+        assert (
+            row.query < 0 or not schedule.levels[row.query].rungs
+        )  # queries are plain
+        for j, chance in product(range(len(row.rungs)), (0.0, -0.0)):
+            rungs = (*row.rungs[:j], chance, *row.rungs[j + 1 :])
             with pytest.raises(sc.BrokenPromise):
                 altered(schedule, index, rungs=rungs)
 
