@@ -26,6 +26,18 @@ def random_arrays(states, actions, seed):
     return P, rng.random((states, actions))
 
 
+def _never(state, action, rng):
+    raise AssertionError("exact must not call the oracle")
+
+
+COMMON = {"num_actions": 1, "discount": 0.5, "operator": sc.Max(), "initial_state": 0}
+
+
+def mdp(**changes):
+    """A problem whose step is never called: it has ``outcomes=``."""
+    return sc.MDP(_never, **(COMMON | changes))
+
+
 @dataclass(frozen=True)
 class World:
     """A model as dense arrays, beside the problem that has it sparse."""

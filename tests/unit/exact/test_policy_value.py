@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from exact_worlds import OPERATORS
 
 import smoothcruiser as sc
-from smoothcruiser.exact import policy_value, solve
+from smoothcruiser.exact import policy_value
 
 pytestmark = pytest.mark.compiles
 
@@ -24,14 +24,14 @@ pytestmark = pytest.mark.compiles
 )
 def test_the_value_of_the_optimal_policy_is_the_optimal_value(operator, name):
     problem = sc.make(name, discount=0.9, operator=operator)
-    found = solve(problem)
+    found = sc.solve(problem)
     assert policy_value(problem, found.policy) == pytest.approx(found.values, abs=1e-8)
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 def test_no_policy_beats_the_optimal_value(operator):
     problem = sc.make("garnet:states=9,seed=4", discount=0.9, operator=operator)
-    best = solve(problem).values
+    best = sc.solve(problem).values
     rng = np.random.default_rng(0)
     for _ in range(20):
         value = policy_value(problem, rng.dirichlet(np.full(3, 0.5), size=9))

@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 import pytest
+from exact_worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.exact import policy_value, reachable, solve
+from smoothcruiser.exact import policy_value, reachable
 
 
 def walk(state, action):
@@ -24,54 +25,37 @@ def walk(state, action):
     ]
 
 
-def _never(state, action, rng):
-    raise AssertionError("exact must not call the oracle")
-
-
 @pytest.mark.compiles
 def test_outcomes_are_explored_from_the_initial_state():
     """The same game as arrays: equal values for every state that can be
     reached, terminals included.
     """
-    common = {
-        "num_actions": 2,
-        "discount": 0.8,
-        "operator": sc.Entropy(0.2),
-        "initial_state": (0, "a"),
-    }
+    known = {"discount": 0.8, "operator": sc.Entropy(0.2)}
     game = sc.Game(
-        _never,
+        mdp().oracle,
         player=lambda s: 1 if s[1] == "a" else 2,
         terminal=lambda s: s[0] == 4,
         outcomes=walk,
-        **common,
+        num_actions=2,
+        initial_state=(0, "a"),
+        **known,
     )
-    found = solve(game)
+    found = sc.solve(game)
     assert found.states is not None
     assert found.states[0] == (0, "a")
     index = {state: i for i, state in enumerate(found.states)}
-    P, R = np.zeros((len(index), 2, len(index))), np.zeros((len(index), 2, len(index)))
+    P, R = np.zeros((2, len(index), 2, len(index)))
     for state, i in index.items():
         for action in (0, 1):
-            for p, r, z in (
-                walk(state, action) if state[0] != 4 else [(1.0, 0.0, state)]
-            ):
+            ended = [(1.0, 0.0, state)]
+            for p, r, z in walk(state, action) if state[0] != 4 else ended:
                 P[i, action, index[z]] += p
                 R[i, action, index[z]] = r
-    players, dead = (
+    players, over = (
         [1 if s[1] == "a" else 2 for s in index],
         [s[0] == 4 for s in index],
     )
-    same = solve(
-        sc.tabular(
-            P,
-            R,
-            discount=0.8,
-            operator=sc.Entropy(0.2),
-            players=players,
-            terminal=dead,
-        )
-    )
+    same = sc.solve(sc.tabular(P, R, players=players, terminal=over, **known))
     assert found.values == pytest.approx(same.values, abs=1e-9)
     assert found.values[found.index((4, "b"))] == 0.0
     with pytest.raises(
@@ -85,11 +69,7 @@ def test_the_exact_method_solves_from_the_asked_state():
     """Two rings that never meet (two opening rolls, say): a state of the other
     ring has its own value, 1/(1 - gamma).
     """
-    apart = sc.MDP(
-        _never,
-        num_actions=1,
-        discount=0.5,
-        operator=sc.Max(),
+    apart = mdp(
         initial_state=("a", 0),
         outcomes=lambda s, a: [(1.0, float(s[0] == "b"), (s[0], 1 - s[1]))],
     )
@@ -113,17 +93,8 @@ def test_exploration_ends_at_the_horizon():
             (0.5, max(0.0, place - 1.0), place - 1),
         ]
 
-    problem = sc.MDP(
-        _never,
-        num_actions=1,
-        discount=1.0,
-        operator=sc.Max(),
-        initial_state=0,
-        outcomes=line,
-        horizon=3,
-        reward_range=(0.0, 3.0),
-    )
-    found = solve(problem)
+    problem = mdp(discount=1.0, outcomes=line, horizon=3, reward_range=(0.0, 3.0))
+    found = sc.solve(problem)
     assert found.states == (0, 1, -1, 2, -2, 3, -3)
     # states without a step left are not expanded
     assert sorted(set(seen)) == [-2, -1, 0, 1, 2]
@@ -145,17 +116,13 @@ def test_exploration_ends_at_the_horizon():
 @pytest.mark.compiles
 def test_an_exploration_that_the_horizon_does_not_cut_knows_every_state():
     """Two states, one of them terminal; values of both, as without exploration."""
-    problem = sc.MDP(
-        _never,
-        num_actions=1,
+    problem = mdp(
         discount=1.0,
-        operator=sc.Max(),
-        initial_state=0,
         terminal=lambda s: s == 1,
         horizon=5,
         outcomes=lambda s, a: [(0.5, 1.0, 0), (0.5, 1.0, 1)],
     )
-    assert solve(problem).values == pytest.approx([2.0 - 2.0**-4, 0.0])
+    assert sc.solve(problem).values == pytest.approx([2.0 - 2.0**-4, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -176,16 +143,9 @@ def test_models_that_cannot_be_solved_are_refused_with_a_remedy(
     changes, message, monkeypatch
 ):
     monkeypatch.setattr(reachable, "MOST_STATES", 50)
-    base = sc.MDP(
-        _never,
-        num_actions=1,
-        discount=0.5,
-        operator=sc.Max(),
-        initial_state=0,
-        outcomes=lambda s, a: [(1.0, 0.0, s)],
-    )
+    base = mdp(outcomes=lambda s, a: [(1.0, 0.0, s)])
     with pytest.raises(sc.InvalidInput, match=message):
-        solve(dataclasses.replace(base, **changes))
+        sc.solve(dataclasses.replace(base, **changes))
 
 
 class Fickle:
@@ -219,13 +179,8 @@ def _in_place(state, action):
     ],
 )
 def test_models_that_change_have_no_values(changes, message):
-    base = sc.MDP(
-        _never,
-        num_actions=2,
-        discount=0.9,
-        operator=sc.Max(),
-        initial_state=0,
-        outcomes=lambda s, a: [(1.0, 0.5, (s + 1) % 3)],
+    base = mdp(
+        num_actions=2, discount=0.9, outcomes=lambda s, a: [(1.0, 0.5, (s + 1) % 3)]
     )
     assert len(reachable.explore(base).states or ()) == 3
     with pytest.raises(sc.OracleError, match=message):
@@ -233,14 +188,7 @@ def test_models_that_change_have_no_values(changes, message):
 
 
 def test_states_that_never_come_back_are_refused_at_once():
-    model = sc.MDP(
-        _never,
-        num_actions=1,
-        discount=0.9,
-        operator=sc.Max(),
-        initial_state=0,
-        outcomes=lambda s, a: [(1.0, 0.5, object())],
-    )
+    model = mdp(discount=0.9, outcomes=lambda s, a: [(1.0, 0.5, object())])
     with pytest.raises(sc.InvalidInput, match="recognized"):
         reachable.explore(model)
 
@@ -248,12 +196,8 @@ def test_states_that_never_come_back_are_refused_at_once():
 @pytest.mark.compiles
 def test_an_answer_says_which_declarations_do_not_hold():
     """Each of four steps pays 1: V = 3.439, whatever is declared."""
-    model = sc.MDP(
-        _never,
-        num_actions=1,
+    model = mdp(
         discount=0.9,
-        operator=sc.Max(),
-        initial_state=0,
         terminal=lambda s: s > 3,
         outcomes=lambda s, a: [(1.0, 1.0, s + 1)],
     )
