@@ -2,18 +2,16 @@
 of small models in which every proposal is forced, against dense solves.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from test_elimination import World, absorbing, ending, grid, line, ring, walk
+from exact_worlds import World, absorbing, ending, grid, line, ring, walk
 
+import smoothcruiser as sc
 from smoothcruiser.exact import elimination as flow
 from smoothcruiser.exact import elimination_kernel as flow_kernel
-from smoothcruiser.exact import solve
 from smoothcruiser.exact.loops import Packed
 from smoothcruiser.exact.model import prepare, room_for_policy
 from smoothcruiser.exact.solver_clock import Watch
@@ -22,14 +20,19 @@ from smoothcruiser.jit.build import compile_function
 pytestmark = pytest.mark.compiles
 
 
+def model_of(world):
+    problem = world.problem()
+    return prepare(problem, problem.tables)[0]
+
+
 @pytest.fixture
-def flows(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def flows(monkeypatch):
     """Whether each run of steps succeeded; neither eliminations nor dense solves."""
-    made: list[bool] = []
+    made = []
     plain = flow.FlowSteps.values
 
-    def values(self: flow.FlowSteps, *args: object) -> object:
-        found = plain(self, *args)  # type: ignore[arg-type]
+    def values(self, *args):
+        found = plain(self, *args)
         made.append(found[0] is not None)
         return found
 
@@ -39,7 +42,7 @@ def flows(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return made
 
 
-def goal(side: int, discount: float) -> World:
+def goal(side, discount):
     """A cost per move until a corner is reached, where plays end."""
     made = grid(side, discount)
     terminal = np.arange(side * side) == side * side - 1
@@ -51,72 +54,66 @@ def goal(side: int, discount: float) -> World:
     [grid(12, 0.99), grid(12, 0.9999), goal(12, 0.99), ring(120, 0.999)],
     ids=["grid", "nearly undiscounted grid", "goal", "ring"],
 )
-def test_the_bound_holds_against_an_independent_solve(
-    world: World, flows: list[bool]
-) -> None:
+def test_the_bound_holds_against_an_independent_solve(world, flows):
     truth = world.truth()
-    found = solve(world.problem())
+    found = sc.solve(world.problem())
     assert float(np.max(np.abs(found.values - truth))) <= found.residual_bound
     assert flows == [True]
     assert found.sweeps < 600, "the steps were in vain"
 
 
-def test_wide_grids_are_solved_this_way_on_their_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wide_grids_are_solved_this_way_on_their_own(monkeypatch):
     problem = grid(40, 0.99).problem()
-    found = solve(problem, tolerance=1e-8)
+    found = sc.solve(problem, tolerance=1e-8)
     assert found.method == "modified-policy-iteration"
     monkeypatch.setattr(
         "smoothcruiser.exact.reachable.SweepSearch.flow", lambda self, _: None
     )
-    plain = solve(problem, tolerance=1e-8)
+    plain = sc.solve(problem, tolerance=1e-8)
     assert np.max(np.abs(found.values - plain.values)) <= 2e-8
     assert found.policy == pytest.approx(plain.policy)
 
 
-def test_games_and_several_places_to_stay_are_left_alone(flows: list[bool]) -> None:
-    solve(absorbing().problem())  # two ends that pay
+def test_games_and_several_places_to_stay_are_left_alone(flows):
+    sc.solve(absorbing().problem())  # two ends that pay
     made = grid(12, 0.99)
     players = 1 + np.arange(144) % 2
-    solve(World(made.P, made.R, 0.99, players=players).problem(), tolerance=1e-6)
+    sc.solve(World(made.P, made.R, 0.99, players=players).problem(), tolerance=1e-6)
     assert flows == []
 
 
-def test_random_walks_end_the_steps_at_once(flows: list[bool]) -> None:
+def test_random_walks_end_the_steps_at_once(flows):
     made = grid(12, 0.99)
     P = (made.P > 0) / (made.P > 0).sum(axis=2, keepdims=True)
-    solve(World(P, made.R, 0.99).problem())
+    sc.solve(World(P, made.R, 0.99).problem())
     assert flows == [False]
 
 
-def test_a_limit_of_passes_is_kept(flows: list[bool]) -> None:
-    m, _ = prepare(*_both(grid(12, 0.99)))
+def test_a_limit_of_passes_is_kept(flows):
+    m = model_of(grid(12, 0.99))
     steps = flow.flow(m, np.arange(144))
     assert steps is not None
     assert steps.values(0.0, 3 * flow.PASSES - 1, Watch()) == (None, 2 * flow.PASSES)
 
 
 @pytest.mark.parametrize("wrong", [1e150, 7.0])
-def test_nonsense_from_the_steps_breaks_no_bound(
-    wrong: float, flows: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nonsense_from_the_steps_breaks_no_bound(wrong, flows, monkeypatch):
     world = ring(60, 0.9)
     monkeypatch.setattr("smoothcruiser.exact.solver.FIRST_SWEEPS", 1)
 
-    def values(self: flow.FlowSteps, *_: object) -> tuple[np.ndarray, int]:
+    def values(self, *_):
         flows.append(True)
         return np.where(np.arange(60) % 2, wrong, 0.0), 1
 
     monkeypatch.setattr(flow.FlowSteps, "values", values)
-    found = solve(world.problem(), tolerance=1e-8)
+    found = sc.solve(world.problem(), tolerance=1e-8)
     assert flows == [True]
     assert float(np.max(np.abs(found.values - world.truth()))) <= 1e-8
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
-def test_steps_that_overflow_propose_nothing(wrong: float) -> None:
-    m, _ = prepare(*_both(grid(5, 0.9)))
+def test_steps_that_overflow_propose_nothing(wrong):
+    m = model_of(grid(5, 0.9))
     steps = flow.FlowSteps(m, np.arange(25.0))
     steps.x[:] = wrong
     assert steps.values(math.inf, 10**9, Watch())[0] is None
@@ -125,27 +122,22 @@ def test_steps_that_overflow_propose_nothing(wrong: float) -> None:
 # --- the loops ----------------------------------------------------------------
 
 
-def _both(world: World) -> tuple[object, object]:
-    problem = world.problem()
-    return problem, problem.tables
-
-
-def test_the_potential_is_the_best_reward_discounted_by_its_distance() -> None:
+def test_the_potential_is_the_best_reward_discounted_by_its_distance():
     R = np.zeros((6, 2))
     R[2] = 1.0
-    m, _ = prepare(*_both(walk(line(6), R, 0.5)))
+    m = model_of(walk(line(6), R, 0.5))
     v = np.empty(6)
     assert compile_function(flow_kernel.potential)(m, np.arange(6), v, 3) == 1
     assert v == pytest.approx([0.5, 1.0, 2.0, 1.0, 0.5, 0.25])
     R[5] = 1.0
-    m, _ = prepare(*_both(walk(line(6), R, 0.5)))
+    m = model_of(walk(line(6), R, 0.5))
     assert compile_function(flow_kernel.potential)(m, np.arange(6), v, 3) == 2
 
 
-def test_improving_is_a_sweep_in_place_in_the_new_order() -> None:
+def test_improving_is_a_sweep_in_place_in_the_new_order():
     made = ending()
     world = World(made.P, made.R, 0.9, None, made.terminal, made.legal)
-    m, _ = prepare(*_both(world))
+    m = model_of(world)
     guess = np.random.default_rng(1).random(80)
     steps = flow.FlowSteps(m, guess)
     order = np.argsort(-guess)
@@ -168,7 +160,7 @@ def test_improving_is_a_sweep_in_place_in_the_new_order() -> None:
     assert compile_function(flow_kernel.against)(steps.room) == pytest.approx(later)
 
 
-def test_mass_settles_and_one_constant_finds_a_recurrent_value() -> None:
+def test_mass_settles_and_one_constant_finds_a_recurrent_value():
     """A cycle of three states with a tail: the mean reward is found by one round."""
     P = np.array([[0, 1, 0, 0], [0, 0, 1, 0], [0.5, 0.5, 0, 0], [1.0, 0, 0, 0]])
     found, gamma = sp.csr_matrix(0.999 * P), 0.999
@@ -192,7 +184,7 @@ def test_mass_settles_and_one_constant_finds_a_recurrent_value() -> None:
 # --- thousands of models --------------------------------------------------------
 
 
-def drawn(rng: np.random.Generator) -> World:
+def drawn(rng):
     """A small model that mixes slowly, in one of many ways, with shuffled states."""
     size, actions = int(rng.integers(2, 11)), int(rng.integers(1, 4))
     P = np.zeros((size, actions, size))
@@ -216,56 +208,24 @@ def drawn(rng: np.random.Generator) -> World:
     return World(P, R, discount, players, terminal, legal)
 
 
-def dense_truth(world: World) -> np.ndarray:
-    """V* by strategy iteration: the min player replies to each policy of the other."""
-    size = len(world.R)
-    ends = np.zeros(size, bool) if world.terminal is None else world.terminal
-    mine = np.ones(size, bool) if world.players is None else world.players == 1
-    at, policy = np.arange(size), world.legal.argmax(axis=1)
-    rows = np.where(ends[:, None, None], 0.0, world.discount * world.P)
-    pays = np.where(ends[:, None], 0.0, world.R)
-
-    def value() -> np.ndarray:
-        return np.linalg.solve(np.eye(size) - rows[at, policy], pays[at, policy])
-
-    def better(who: np.ndarray, sign: float) -> bool:
-        x = value()
-        q = np.where(world.legal, sign * (pays + rows @ x), -np.inf)
-        least = 1e-12 * (1.0 + np.max(np.abs(x)))
-        moved = who & (q.max(axis=1) > q[at, policy] + least)
-        policy[moved] = q.argmax(axis=1)[moved]
-        return bool(moved.any())
-
-    while True:
-        while better(~mine, -1.0):
-            pass
-        if not better(mine, 1.0):
-            return value()
-
-
 @pytest.mark.parametrize("forced", ["flow", "elimination"])
-def test_a_thousand_small_models_against_dense_solves(
-    forced: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = {
-        "flow": {"WORTH": 0.0, "LARGEST_SOLVE": 0, "FIRST_SWEEPS": 1},
-        "elimination": {"WORTH": 1e9, "LARGEST_SOLVE": 0, "FIRST_SWEEPS": 1},
-    }
-    for name, value in settings[forced].items():
+def test_a_thousand_small_models_against_dense_solves(forced, monkeypatch):
+    worth = 0.0 if forced == "flow" else 1e9
+    for name, value in (("WORTH", worth), ("LARGEST_SOLVE", 0), ("FIRST_SWEEPS", 1)):
         monkeypatch.setattr(f"smoothcruiser.exact.solver.{name}", value)
     monkeypatch.setattr(flow, "MOST_AGAINST", 1.0)
     rng = np.random.default_rng(20)
     for case in range(500):
         world = drawn(rng)
-        truth, found = dense_truth(world), solve(world.problem())
+        truth, found = world.truth(), sc.solve(world.problem())
         apart = float(np.max(np.abs(found.values - truth)))
         scale = (1.0 + float(np.max(np.abs(truth)))) / (1.0 - world.discount)
         assert apart <= found.residual_bound + 1e-11 * scale, case
         assert found.residual_bound <= 1e-8 * scale, case
 
 
-def test_the_memory_of_a_policy_is_the_steps_own() -> None:
-    m, _ = prepare(*_both(grid(5, 0.9)))
+def test_the_memory_of_a_policy_is_the_steps_own():
+    m = model_of(grid(5, 0.9))
     steps = flow.FlowSteps(m, np.arange(25.0))
     assert steps.room.weight is not room_for_policy(m).weight
     assert not np.shares_memory(steps.model.prob, m.prob)

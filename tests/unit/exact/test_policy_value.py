@@ -1,7 +1,5 @@
 """The exact value of a given policy: by hand, by iteration, and below the optimum."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -9,11 +7,8 @@ import pytest
 import scipy.sparse as sp
 from exact_worlds import OPERATORS
 
-from smoothcruiser.errors import InvalidInput
-from smoothcruiser.exact import policy_value, solve
-from smoothcruiser.operators import CustomOperator, Entropy, Max, Operator
-from smoothcruiser.problem.make import make
-from smoothcruiser.problem.model.tabular import tabular
+import smoothcruiser as sc
+from smoothcruiser.exact import policy_value
 
 pytestmark = pytest.mark.compiles
 
@@ -27,30 +22,28 @@ pytestmark = pytest.mark.compiles
         "garnet:states=9,seed=3,horizon=1",
     ],
 )
-def test_the_value_of_the_optimal_policy_is_the_optimal_value(
-    operator: Operator, name: str
-) -> None:
-    problem = make(name, discount=0.9, operator=operator)
-    found = solve(problem)
+def test_the_value_of_the_optimal_policy_is_the_optimal_value(operator, name):
+    problem = sc.make(name, discount=0.9, operator=operator)
+    found = sc.solve(problem)
     assert policy_value(problem, found.policy) == pytest.approx(found.values, abs=1e-8)
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
-def test_no_policy_beats_the_optimal_value(operator: Operator) -> None:
-    problem = make("garnet:states=9,seed=4", discount=0.9, operator=operator)
-    best = solve(problem).values
+def test_no_policy_beats_the_optimal_value(operator):
+    problem = sc.make("garnet:states=9,seed=4", discount=0.9, operator=operator)
+    best = sc.solve(problem).values
     rng = np.random.default_rng(0)
     for _ in range(20):
         value = policy_value(problem, rng.dirichlet(np.full(3, 0.5), size=9))
         assert np.all(value <= best + 1e-9)
 
 
-def test_policy_value_by_hand_and_by_iteration() -> None:
+def test_policy_value_by_hand_and_by_iteration():
     """Uniform policy, one state: V = (mean r + lambda log 2)/(1 - gamma). Large
     problems iterate to the same as a solve.
     """
-    problem = tabular(
-        np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=Entropy(1.0)
+    problem = sc.tabular(
+        np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=sc.Entropy(1.0)
     )
     assert policy_value(problem, [[0.5, 0.5]]) == pytest.approx(
         [2.0 * (0.5 + math.log(2.0))]
@@ -59,9 +52,11 @@ def test_policy_value_by_hand_and_by_iteration() -> None:
         (np.ones(3000), np.roll(np.arange(3000), -1), np.arange(3001)),
         shape=(3000, 3000),
     )
-    long = tabular(ring, np.ones((3000, 1)), discount=0.9, operator=Max())
+    long = sc.tabular(ring, np.ones((3000, 1)), discount=0.9, operator=sc.Max())
     assert policy_value(long, np.ones((3000, 1))) == pytest.approx(10.0, abs=1e-10)
-    small = tabular(ring, np.full((3000, 1), 1e-12), discount=0.9, operator=Max())
+    small = sc.tabular(
+        ring, np.full((3000, 1), 1e-12), discount=0.9, operator=sc.Max()
+    )
     assert policy_value(small, np.ones((3000, 1))) == pytest.approx(1e-11, rel=1e-10)
 
 
@@ -74,20 +69,22 @@ def test_policy_value_by_hand_and_by_iteration() -> None:
         ([[math.nan, 1.0]], "undefined"),
     ],
 )
-def test_bad_policies_are_refused(policy: list[list[float]], message: str) -> None:
-    problem = tabular(
-        np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=Entropy(1.0)
+def test_bad_policies_are_refused(policy, message):
+    problem = sc.tabular(
+        np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=sc.Entropy(1.0)
     )
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(sc.InvalidInput, match=message):
         policy_value(problem, policy)
 
 
-def test_policy_value_refuses_operators_without_a_regularizer() -> None:
-    custom = CustomOperator(
+def test_policy_value_refuses_operators_without_a_regularizer():
+    custom = sc.CustomOperator(
         lambda q: float(np.mean(q)),
         lambda q: np.full(len(q), 1.0 / len(q)),
         smooth=0.0,
     )
-    problem = tabular(np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=custom)
-    with pytest.raises(InvalidInput, match="built-in"):
+    problem = sc.tabular(
+        np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=custom
+    )
+    with pytest.raises(sc.InvalidInput, match="built-in"):
         policy_value(problem, [[0.5, 0.5]])

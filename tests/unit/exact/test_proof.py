@@ -1,7 +1,5 @@
 """The checks behind bounds at discount 1 refuse what is false, whoever proposes it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -19,7 +17,7 @@ pytestmark = pytest.mark.compiles
 OUT = 2  # the number of the outside, of two states
 
 
-def rows_of(listed: list[tuple[int, list[tuple[float, int]], float]]) -> Rows:
+def rows_of(listed):
     """Rows (state, [(probability, target)], reward), the outside being ``OUT``."""
     targets = [z for _, outcomes, _ in listed for _, z in outcomes]
     weights = [p for _, outcomes, _ in listed for p, _ in outcomes]
@@ -42,12 +40,12 @@ CIRCLE = rows_of([(0, [(1.0, 1)], 0.0), (1, [(1.0, 0)], 0.0), (1, [(1.0, OUT)], 
 STALL, LEAVE = np.array([0, 1]), np.array([0, 2])
 
 
-def arena(rows: Rows, is_max: list[bool], *, signed: bool = False) -> Arena:
+def arena(rows, is_max, *, signed=False):
     paid = rows.reward[rows.entry_row]
     return Arena(rows, rows, paid, np.array(is_max), signed)
 
 
-def at(*values: float) -> np.ndarray:
+def at(*values):
     return np.array([[*values, 0.0], [0.0] * (len(values) + 1)])
 
 

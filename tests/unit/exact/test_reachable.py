@@ -2,25 +2,18 @@
 state, as far as the horizon, and refused with a remedy.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
 import numpy as np
 import pytest
+from exact_worlds import mdp
 
-from smoothcruiser.api import evaluate, plan
-from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.exact import policy_value, reachable, solve
-from smoothcruiser.operators import Entropy, Max
-from smoothcruiser.problem.model.tabular import tabular
-from smoothcruiser.problem.problem import MDP, Game
+import smoothcruiser as sc
+from smoothcruiser.exact import policy_value, reachable
 
 
-def walk(
-    state: tuple[int, str], action: int
-) -> list[tuple[float, float, tuple[int, str]]]:
+def walk(state, action):
     """A walk on 0..4 with a turn marker; action 1 tends right, arrival at 4 pays 1."""
     place, turn = state
     following = "b" if turn == "a" else "a"
@@ -32,99 +25,76 @@ def walk(
     ]
 
 
-def _never(state: object, action: int, rng: object) -> tuple[float, object]:
-    raise AssertionError("exact must not call the oracle")
-
-
 @pytest.mark.compiles
-def test_outcomes_are_explored_from_the_initial_state() -> None:
+def test_outcomes_are_explored_from_the_initial_state():
     """The same game as arrays: equal values for every state that can be
     reached, terminals included.
     """
-    common = {
-        "num_actions": 2,
-        "discount": 0.8,
-        "operator": Entropy(0.2),
-        "initial_state": (0, "a"),
-    }
-    game = Game(
-        _never,
+    known = {"discount": 0.8, "operator": sc.Entropy(0.2)}
+    game = sc.Game(
+        mdp().oracle,
         player=lambda s: 1 if s[1] == "a" else 2,
         terminal=lambda s: s[0] == 4,
         outcomes=walk,
-        **common,
+        num_actions=2,
+        initial_state=(0, "a"),
+        **known,
     )
-    found = solve(game)
+    found = sc.solve(game)
     assert found.states is not None
     assert found.states[0] == (0, "a")
     index = {state: i for i, state in enumerate(found.states)}
-    P, R = np.zeros((len(index), 2, len(index))), np.zeros((len(index), 2, len(index)))
+    P, R = np.zeros((2, len(index), 2, len(index)))
     for state, i in index.items():
         for action in (0, 1):
-            for p, r, z in (
-                walk(state, action) if state[0] != 4 else [(1.0, 0.0, state)]
-            ):
+            ended = [(1.0, 0.0, state)]
+            for p, r, z in walk(state, action) if state[0] != 4 else ended:
                 P[i, action, index[z]] += p
                 R[i, action, index[z]] = r
-    players, dead = (
+    players, over = (
         [1 if s[1] == "a" else 2 for s in index],
         [s[0] == 4 for s in index],
     )
-    same = solve(
-        tabular(
-            P, R, discount=0.8, operator=Entropy(0.2), players=players, terminal=dead
-        )
-    )
+    same = sc.solve(sc.tabular(P, R, players=players, terminal=over, **known))
     assert found.values == pytest.approx(same.values, abs=1e-9)
     assert found.values[found.index((4, "b"))] == 0.0
     with pytest.raises(
-        InvalidInput, match=r"not among the 10 states .* initial_state= set to it"
+        sc.InvalidInput, match=r"not among the 10 states .* initial_state= set to it"
     ):
         found.index((9, "a"))
 
 
 @pytest.mark.compiles
-def test_the_exact_method_solves_from_the_asked_state() -> None:
+def test_the_exact_method_solves_from_the_asked_state():
     """Two rings that never meet (two opening rolls, say): a state of the other
     ring has its own value, 1/(1 - gamma).
     """
-    apart = MDP(
-        _never,
-        num_actions=1,
-        discount=0.5,
-        operator=Max(),
+    apart = mdp(
         initial_state=("a", 0),
         outcomes=lambda s, a: [(1.0, float(s[0] == "b"), (s[0], 1 - s[1]))],
     )
-    assert plan(apart, ("b", 1), method="exact").value == pytest.approx(2.0, abs=1e-9)
-    assert plan(apart, method="exact").value == 0.0
+    assert sc.plan(apart, ("b", 1), method="exact").value == pytest.approx(
+        2.0, abs=1e-9
+    )
+    assert sc.plan(apart, method="exact").value == 0.0
 
 
 @pytest.mark.compiles
-def test_exploration_ends_at_the_horizon() -> None:
+def test_exploration_ends_at_the_horizon():
     """A walk without end, one place up or down a step, that pays the place it
     arrives at if that is above 0.
     """
-    seen: list[int] = []
+    seen = []
 
-    def line(place: int, action: int) -> list[tuple[float, float, int]]:
+    def line(place, action):
         seen.append(place)
         return [
             (0.5, max(0.0, place + 1.0), place + 1),
             (0.5, max(0.0, place - 1.0), place - 1),
         ]
 
-    problem = MDP(
-        _never,
-        num_actions=1,
-        discount=1.0,
-        operator=Max(),
-        initial_state=0,
-        outcomes=line,
-        horizon=3,
-        reward_range=(0.0, 3.0),
-    )
-    found = solve(problem)
+    problem = mdp(discount=1.0, outcomes=line, horizon=3, reward_range=(0.0, 3.0))
+    found = sc.solve(problem)
     assert found.states == (0, 1, -1, 2, -2, 3, -3)
     # states without a step left are not expanded
     assert sorted(set(seen)) == [-2, -1, 0, 1, 2]
@@ -137,25 +107,22 @@ def test_exploration_ends_at_the_horizon() -> None:
     assert np.isnan(found.stages[3, 1])
     assert policy_value(problem, np.ones((7, 1)))[0] == pytest.approx(found.values[0])
     with pytest.raises(
-        InvalidInput, match=r"does not know state 1 with 3 steps left.*initial_state="
+        sc.InvalidInput,
+        match=r"does not know state 1 with 3 steps left.*initial_state=",
     ):
-        evaluate(problem, found, 1, delta=0.1, budget=10)
+        sc.evaluate(problem, found, 1, delta=0.1, budget=10)
 
 
 @pytest.mark.compiles
-def test_an_exploration_that_the_horizon_does_not_cut_knows_every_state() -> None:
+def test_an_exploration_that_the_horizon_does_not_cut_knows_every_state():
     """Two states, one of them terminal; values of both, as without exploration."""
-    problem = MDP(
-        _never,
-        num_actions=1,
+    problem = mdp(
         discount=1.0,
-        operator=Max(),
-        initial_state=0,
         terminal=lambda s: s == 1,
         horizon=5,
         outcomes=lambda s, a: [(0.5, 1.0, 0), (0.5, 1.0, 1)],
     )
-    assert solve(problem).values == pytest.approx([2.0 - 2.0**-4, 0.0])
+    assert sc.solve(problem).values == pytest.approx([2.0 - 2.0**-4, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -173,33 +140,26 @@ def test_an_exploration_that_the_horizon_does_not_cut_knows_every_state() -> Non
     ],
 )
 def test_models_that_cannot_be_solved_are_refused_with_a_remedy(
-    changes: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    changes, message, monkeypatch
+):
     monkeypatch.setattr(reachable, "MOST_STATES", 50)
-    base = MDP(
-        _never,
-        num_actions=1,
-        discount=0.5,
-        operator=Max(),
-        initial_state=0,
-        outcomes=lambda s, a: [(1.0, 0.0, s)],
-    )
-    with pytest.raises(InvalidInput, match=message):
-        solve(dataclasses.replace(base, **changes))  # type: ignore[arg-type]
+    base = mdp(outcomes=lambda s, a: [(1.0, 0.0, s)])
+    with pytest.raises(sc.InvalidInput, match=message):
+        sc.solve(dataclasses.replace(base, **changes))
 
 
 class Fickle:
     """A function whose answers take turns."""
 
-    def __init__(self, *answers: object) -> None:
+    def __init__(self, *answers):
         self.answers, self.asked = answers, 0
 
-    def __call__(self, *_: object) -> object:
+    def __call__(self, *_):
         self.asked += 1
         return self.answers[self.asked % len(self.answers)]
 
 
-def _in_place(state: np.ndarray, action: int) -> list[tuple[float, float, object]]:
+def _in_place(state, action):
     paid = float(state[0] == 2)
     state[0] = (state[0] + 1) % 3
     return [(1.0, paid, state)]
@@ -218,44 +178,26 @@ def _in_place(state: np.ndarray, action: int) -> list[tuple[float, float, object
         ({"terminal": Fickle(True, False, False)}, "legal, terminal, player"),
     ],
 )
-def test_models_that_change_have_no_values(
-    changes: dict[str, object], message: str
-) -> None:
-    base = MDP(
-        _never,
-        num_actions=2,
-        discount=0.9,
-        operator=Max(),
-        initial_state=0,
-        outcomes=lambda s, a: [(1.0, 0.5, (s + 1) % 3)],
+def test_models_that_change_have_no_values(changes, message):
+    base = mdp(
+        num_actions=2, discount=0.9, outcomes=lambda s, a: [(1.0, 0.5, (s + 1) % 3)]
     )
     assert len(reachable.explore(base).states or ()) == 3
-    with pytest.raises(OracleError, match=message):
-        reachable.explore(dataclasses.replace(base, **changes))  # type: ignore[arg-type]
+    with pytest.raises(sc.OracleError, match=message):
+        reachable.explore(dataclasses.replace(base, **changes))
 
 
-def test_states_that_never_come_back_are_refused_at_once() -> None:
-    model = MDP(
-        _never,
-        num_actions=1,
-        discount=0.9,
-        operator=Max(),
-        initial_state=0,
-        outcomes=lambda s, a: [(1.0, 0.5, object())],
-    )
-    with pytest.raises(InvalidInput, match="recognized"):
+def test_states_that_never_come_back_are_refused_at_once():
+    model = mdp(discount=0.9, outcomes=lambda s, a: [(1.0, 0.5, object())])
+    with pytest.raises(sc.InvalidInput, match="recognized"):
         reachable.explore(model)
 
 
 @pytest.mark.compiles
-def test_an_answer_says_which_declarations_do_not_hold() -> None:
+def test_an_answer_says_which_declarations_do_not_hold():
     """Each of four steps pays 1: V = 3.439, whatever is declared."""
-    model = MDP(
-        _never,
-        num_actions=1,
+    model = mdp(
         discount=0.9,
-        operator=Max(),
-        initial_state=0,
         terminal=lambda s: s > 3,
         outcomes=lambda s, a: [(1.0, 1.0, s + 1)],
     )
@@ -268,6 +210,6 @@ def test_an_answer_says_which_declarations_do_not_hold() -> None:
         ({"payoffs": "end", "horizon": 1}, "payoffs='end' is declared"),
         ({"reward_range": (0.0, 0.5)}, "outside reward_range"),
     ):
-        found = plan(dataclasses.replace(model, **changes), method="exact")  # type: ignore[arg-type]
+        found = sc.plan(dataclasses.replace(model, **changes), method="exact")
         assert found.value == pytest.approx(1.0 if "horizon" in changes else 3.439)
         assert [note in x for x in found.notes] == ([] if note is None else [True])

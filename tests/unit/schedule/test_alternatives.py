@@ -1,7 +1,5 @@
 """What is offered where a promise cannot be paid: as it is printed, it can be."""
 
-from __future__ import annotations
-
 import math
 import re
 
@@ -21,7 +19,7 @@ def stays(state, action, rng):
     return rng.random(), state
 
 
-def problem(discount: float, operator: sc.Operator, num_actions: int = 2) -> sc.MDP:
+def problem(discount, operator, num_actions=2):
     return sc.MDP(
         stays,
         num_actions=num_actions,
@@ -31,7 +29,7 @@ def problem(discount: float, operator: sc.Operator, num_actions: int = 2) -> sc.
     )
 
 
-def refusal(asked: sc.MDP, budget: int, **promise: object) -> str:
+def refusal(asked, budget, **promise):
     """What is offered for the calls of a budget that remain beside the inspections."""
     schedule = sc.explain(asked, **promise)
     return "\n".join(
@@ -48,8 +46,8 @@ PROMISE = {"epsilon": 0.01, "delta": 0.1, "method": "smoothcruiser"}
     ("discount", "operator"), [(0.3, sc.Entropy(1.0)), (0.2, sc.Max())], ids=str
 )
 def test_an_offered_epsilon_is_near_the_smallest_that_can_be_paid(
-    discount: float, operator: sc.Operator, budget: int
-) -> None:
+    discount, operator, budget
+):
     """It can be paid, looks at the data included (up to 10%); 3% less could not."""
     facts = problem(discount, operator).facts
     epsilon = payable_epsilon(facts, 0.1, "q_values", budget)
@@ -59,7 +57,7 @@ def test_an_offered_epsilon_is_near_the_smallest_that_can_be_paid(
 
 
 @pytest.mark.parametrize("budget", range(500, 1_000, 50))
-def test_the_offered_epsilon_is_payable_as_it_is_printed(budget: int) -> None:
+def test_the_offered_epsilon_is_payable_as_it_is_printed(budget):
     """The printed digits, given back, are accepted within the same budget, the
     calls that inspect the step included.
     """
@@ -72,7 +70,7 @@ def test_the_offered_epsilon_is_payable_as_it_is_printed(budget: int) -> None:
 
 
 @pytest.mark.compiles
-def test_the_offered_temperature_is_the_first_whose_price_fits() -> None:
+def test_the_offered_temperature_is_the_first_whose_price_fits():
     """Temperatures 4, 16, ...: the price of 4 is enough for it, and one call less
     takes 16.
     """
@@ -94,7 +92,7 @@ def test_the_offered_temperature_is_the_first_whose_price_fits() -> None:
 
 
 @pytest.mark.compiles
-def test_a_dearer_method_is_told_that_the_sharp_one_keeps_its_promise() -> None:
+def test_a_dearer_method_is_told_that_the_sharp_one_keeps_its_promise():
     """Within the budget it is offered at its price; below its price it is not."""
     asked = problem(0.3, sc.Entropy(1.0))
     promise = {"epsilon": 0.2, "delta": 0.1}
@@ -111,5 +109,5 @@ def test_a_dearer_method_is_told_that_the_sharp_one_keeps_its_promise() -> None:
     ("epsilon", "printed"),
     [(0.12301, 0.124), (0.1230, 0.123), (0.9991, 1.0), (0.0, 0.0), (1234.5, 1240.0)],
 )
-def test_epsilon_is_rounded_up_to_three_digits(epsilon: float, printed: float) -> None:
+def test_epsilon_is_rounded_up_to_three_digits(epsilon, printed):
     assert _round_up(epsilon) == printed

@@ -1,7 +1,6 @@
 """The walk ends where no level to come can count: walking on changes no candidate."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, SPARSE_SAMPLING
 from smoothcruiser.schedule.compiler.polishing import find_improvements
 
 
-def facts(actions: int, discount: float, operator: sc.Operator) -> Facts:
+def facts(actions, discount, operator):
     return Facts(
         num_actions=actions,
         min_actions=actions,
@@ -40,8 +39,8 @@ CASES = [
     ids=[str(i) for i in range(len(CASES))],
 )
 def test_walking_on_changes_no_candidate_that_counts(
-    known: Facts, share: float, target: str, kinds: frozenset, monkeypatch
-) -> None:
+    known, share, target, kinds, monkeypatch
+):
     asked = (known, frozenset(kinds), share * known.value_span(), 0.1, target)
     early = _counting(candidates(*asked))
     frontier = frontier_of(known, frozenset(kinds))
@@ -51,13 +50,13 @@ def test_walking_on_changes_no_candidate_that_counts(
     assert len(frontier.stops) > stops  # it did walk on
 
 
-def _until(number: int) -> Callable[..., bool]:
+def _until(number):
     """A rule that ends the walk at its ``number``-th stop."""
     calls = []
     return lambda found, later: bool(calls.append(1)) or len(calls) >= number
 
 
-def _counting(found: list) -> list[tuple[float, str, int]]:
+def _counting(found):
     """Those that are polished: all of plain kinds, and the cheapest of the others."""
     plain = [c for c in found if c.has_range]
     random = [c for c in found if not c.has_range]
@@ -66,7 +65,7 @@ def _counting(found: list) -> list[tuple[float, str, int]]:
     return [(c.log_price, c.target, c.index) for c in counting]
 
 
-def test_the_floor_of_a_stop_is_below_every_later_price() -> None:
+def test_the_floor_of_a_stop_is_below_every_later_price():
     """And that of plain kinds below every later plain one, from a walk that goes on."""
     for known, _, _, kinds in CASES[1:4]:
         frontier = frontier_of(known, frozenset(kinds))
@@ -83,7 +82,7 @@ def test_the_floor_of_a_stop_is_below_every_later_price() -> None:
             assert np.all(later[bounded] >= stop.plain_floor - rounding)
 
 
-def test_improving_keeps_the_cheapest_of_every_cell_and_the_first_of_equals() -> None:
+def test_improving_keeps_the_cheapest_of_every_cell_and_the_first_of_equals():
     rng = np.random.default_rng(5)
     for _ in range(300):
         size, count = rng.integers(1, 8), rng.integers(0, 30)

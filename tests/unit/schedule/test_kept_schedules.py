@@ -6,195 +6,210 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import smoothcruiser as sc
 from smoothcruiser import operators
-from smoothcruiser.schedule import schedule_cache as kept
+from smoothcruiser.schedule import schedule_cache as cache
 from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, compile_schedule
-from smoothcruiser.schedule.schedule import Schedule
-from smoothcruiser.schedule.schedule_cache import ScheduleRequest, clear
 
 FACTS = sc.make("chain:n=5", discount=0.4, temperature=0.2).facts
-ASKED = ScheduleRequest(
+REQUEST = cache.ScheduleRequest(
     FACTS, frozenset(ALL_KINDS), 0.15, 0.1, "q_values", True, "smoothcruiser"
 )
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """An empty folder in which schedules are kept."""
-    monkeypatch.setattr(kept, "is_on", lambda: True)
+    monkeypatch.setattr(cache, "is_on", lambda: True)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     return tmp_path
 
 
-def search(epsilon: float = 0.15) -> Schedule:
+@pytest.fixture
+def entry(folder):
+    """The file of one schedule that was searched for."""
+    cache.load_or_search(REQUEST, search)
+    return only(folder)
+
+
+def search(epsilon=0.15):
     return compile_schedule(FACTS, epsilon=epsilon, delta=0.1)
 
 
-def nothing() -> Schedule:
+def nothing():
     raise AssertionError("it was kept, and need not be searched")
 
 
-def is_searched(asked: ScheduleRequest = ASKED) -> bool:
+def is_searched(request=REQUEST):
     """Whether a request is searched for; what is found has to be right in any case."""
     searches = []
-
-    def found() -> Schedule:
-        searches.append(1)
-        return search()
-
-    assert kept.load_or_search(asked, found) == search()
+    found = cache.load_or_search(request, lambda: searches.append(1) or search())
+    assert found == search()
     return bool(searches)
 
 
-def only(folder: Path) -> Path:
+def only(folder):
     (path,) = folder.glob("schedule-*.json")
     return path
 
 
-def rewritten(path: Path, data: dict) -> None:
+def write(path, text):
     """An edit by someone who knows how digests are made."""
-    text = json.dumps(data)
-    path.write_text(f"{kept._digest(text)}\n{text}")
+    path.write_text(f"{cache._digest(text)}\n{text}")
 
 
-def written(path: Path) -> dict:
+def read(path):
     return json.loads(path.read_text().partition("\n")[2])
 
 
-def test_what_was_found_once_is_read_and_equal_in_every_bit(folder: Path) -> None:
+def test_what_was_found_once_is_read_and_equal_in_every_bit(folder):
     assert is_searched()
-    again = kept.load_or_search(ASKED, nothing)
+    again = cache.load_or_search(REQUEST, nothing)
     assert again == search()
     assert again.to_json() == search().to_json()
 
 
-def test_another_request_has_another_entry(folder: Path) -> None:
-    kept.load_or_search(ASKED, search)
-    others = [
-        ASKED._replace(epsilon=0.1500000001),
-        ASKED._replace(delta=0.05),
-        ASKED._replace(target="value"),
-        ASKED._replace(adaptive=False),
-        ASKED._replace(method="other"),
-        ASKED._replace(kinds=frozenset(ALL_KINDS) - {sc.Kind.BLIND}),
-        ASKED._replace(facts=replace(FACTS, discount=0.40000001)),
-        ASKED._replace(facts=replace(FACTS, operator=sc.Entropy(0.20000001))),
-        ASKED._replace(facts=replace(FACTS, reward_range=(0.0, 1.0000001))),
-        ASKED._replace(facts=replace(FACTS, horizon=7)),
+def test_another_request_has_another_entry(folder, monkeypatch):
+    """Long priors included: a shortened text of them would make two requests one."""
+    prior, other = [1.0] * 400, [1.0] * 400
+    other[200], other[201] = 1.5, 0.5
+    facts = [
+        replace(FACTS, discount=0.40000001),
+        replace(FACTS, operator=sc.Entropy(0.20000001)),
+        replace(FACTS, reward_range=(0.0, 1.0000001)),
+        replace(FACTS, horizon=7),
+        replace(FACTS, num_actions=400, operator=sc.KL(1.0, tuple(prior))),
+        replace(FACTS, num_actions=400, operator=sc.KL(1.0, tuple(other))),
     ]
-    places = {kept._entry_path(asked) for asked in [ASKED, *others]}
-    assert len(places) == len(others) + 1
-
-
-def test_a_long_prior_is_written_out(folder: Path) -> None:
-    """A shortened text of it would make two requests one."""
-    prior = [1.0] * 400
-    first = replace(FACTS, num_actions=400, operator=sc.KL(1.0, tuple(prior)))
-    prior[200], prior[201] = 1.5, 0.5
-    second = replace(first, operator=sc.KL(1.0, tuple(prior)))
-    places = {
-        kept._entry_path(ASKED._replace(facts=facts)) for facts in (first, second)
-    }
-    assert len(places) == 2
-
-
-def test_a_change_of_the_search_makes_other_entries(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = kept._entry_path(ASKED)
-    monkeypatch.setattr(kept, "_searchers", lambda: "another version")
-    assert kept._entry_path(ASKED) != before
+    requests = [
+        REQUEST,
+        REQUEST._replace(epsilon=0.1500000001),
+        REQUEST._replace(delta=0.05),
+        REQUEST._replace(target="value"),
+        REQUEST._replace(adaptive=False),
+        REQUEST._replace(method="other"),
+        REQUEST._replace(kinds=frozenset(ALL_KINDS) - {sc.Kind.BLIND}),
+        *(REQUEST._replace(facts=known) for known in facts),
+    ]
+    places = {cache._entry_path(request) for request in requests}
+    assert len(places) == len(requests)
+    monkeypatch.setattr(cache, "_searchers", lambda: "another version")
+    assert cache._entry_path(REQUEST) not in places
 
 
 @pytest.mark.parametrize("damage", ["", "x", "half", "digest", "directory", "binary"])
-def test_a_damaged_file_is_searched_anew_and_mended(folder: Path, damage: str) -> None:
-    kept.load_or_search(ASKED, search)
-    path = only(folder)
-    text = path.read_text()
+def test_a_damaged_file_is_searched_anew_and_mended(entry, damage):
+    text = entry.read_text()
     if damage == "directory":
-        path.unlink()
-        path.mkdir()
+        entry.unlink()
+        entry.mkdir()
     elif damage == "binary":
-        path.write_bytes(b"\xff\xfe" + os.urandom(100))
+        entry.write_bytes(b"\xff\xfe" + os.urandom(100))
     else:
         wrong = {"half": text[: len(text) // 2], "digest": text.replace("5", "6", 1)}
-        path.write_text(wrong.get(damage, damage))
+        entry.write_text(wrong.get(damage, damage))
     assert is_searched()
     assert is_searched() is (damage == "directory")
 
 
-def test_an_edit_that_breaks_the_promise_is_not_used(folder: Path) -> None:
-    """A root or a level with half of its samples, a false shift."""
-    kept.load_or_search(ASKED, search)
-    path = only(folder)
-    for where, name, factor in (
-        ("root", "samples", 0.5),
-        ("level", "samples", 0.5),
-        ("level", "shift", 2.0),
-    ):
-        data = written(path)
-        levels = sorted(data["levels"], key=lambda row: row["samples"])
-        row = data["root"] if where == "root" else levels[-1]
-        row[name] = type(row[name])(row[name] * factor)
-        rewritten(path, data)
-        assert is_searched(), (where, name)
+@pytest.mark.parametrize("what", ["pipe", "device", "long", "deep"])
+def test_what_never_ends_is_not_read(entry, what):
+    """A pipe and a device in the place of an entry, a huge file, a tower of lists."""
+    entry.unlink()
+    if what == "pipe":
+        os.mkfifo(entry)
+    elif what == "device":
+        entry.symlink_to("/dev/zero")
+    elif what == "long":
+        entry.write_text("x" * (3 * cache.LONGEST))
+    else:
+        write(entry, "[" * 100_000 + "]" * 100_000)
+    assert is_searched()
+    assert not is_searched()
+
+
+def largest(data):
+    return max(data["levels"], key=lambda row: row["samples"])
+
+
+def halve_samples(row):
+    row["samples"] //= 2
+
+
+def append_unused_level(data):
+    row = data["levels"][data["root"]["child"]]
+    data["levels"].append(row | {"samples": 2**70})
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("epsilon", 0.4), ("delta", 0.2), ("method", "sparse-sampling")],
+    "edit",
+    [
+        # what breaks the promise
+        lambda data: halve_samples(data["root"]),
+        lambda data: halve_samples(largest(data)),
+        lambda data: largest(data).update(shift=2.0 * largest(data)["shift"]),
+        # a sound schedule, and not the one that was requested
+        lambda data: data.update(epsilon=0.4),
+        lambda data: data.update(delta=0.2),
+        lambda data: data.update(method="sparse-sampling"),
+        # counts that nobody uses: compiled code cannot hold them
+        lambda data: data["levels"][0].update(samples=2**70),
+        append_unused_level,
+    ],
 )
-def test_an_edit_to_another_promise_is_not_used(
-    folder: Path, name: str, value: object
-) -> None:
-    """Each is a sound schedule, and not the one that was asked for."""
-    kept.load_or_search(ASKED, search)
-    path = only(folder)
-    rewritten(path, written(path) | {name: value})
+def test_an_edited_entry_is_not_used(entry, edit):
+    data = read(entry)
+    edit(data)
+    write(entry, json.dumps(data))
     assert is_searched()
 
 
-def test_the_schedule_of_another_problem_is_not_used(folder: Path) -> None:
-    """It is built on the facts that were asked for, on which it does not hold."""
-    wide = ASKED._replace(facts=replace(FACTS, reward_range=(0.0, 3.0)))
-    kept.load_or_search(ASKED, search)
-    text = only(folder).read_text()
-    place = kept._entry_path(wide)
-    assert place is not None
-    place.write_text(text)
-    found = kept.load_or_search(
+def test_a_dearer_schedule_is_used_because_it_keeps_the_promise(entry):
+    data = read(entry)
+    data["root"]["samples"] *= 2
+    write(entry, json.dumps(data))
+    found = cache.load_or_search(REQUEST, nothing)
+    assert found.root.samples == 2 * search().root.samples
+
+
+def test_the_schedule_of_another_problem_is_not_used(entry):
+    """It is built on the facts that were requested, on which it does not hold."""
+    wide = REQUEST._replace(facts=replace(FACTS, reward_range=(0.0, 3.0)))
+    cache._entry_path(wide).write_text(entry.read_text())
+    found = cache.load_or_search(
         wide, lambda: compile_schedule(wide.facts, epsilon=0.2, delta=0.1)
     )
     assert found.facts == wide.facts
     assert found.num_calls > search().num_calls
 
 
-def test_a_dearer_schedule_is_used_because_it_keeps_the_promise(folder: Path) -> None:
-    kept.load_or_search(ASKED, search)
-    path = only(folder)
-    data = written(path)
-    data["root"]["samples"] *= 2
-    rewritten(path, data)
-    found = kept.load_or_search(ASKED, nothing)
-    assert found.root.samples == 2 * search().root.samples
+def test_a_schedule_of_other_kinds_or_with_bets_does_not_fit():
+    kinds = frozenset({sc.Kind.CONSTANT, sc.Kind.PLUGIN})
+    assert not REQUEST._replace(kinds=kinds, adaptive=False).fits(search())
+    fixed = compile_schedule(FACTS, epsilon=0.15, delta=0.1, adaptive=False)
+    root = replace(fixed.root, samples=2 * fixed.root.samples, adaptive_delta=0.01)
+    assert REQUEST._replace(adaptive=False).fits(fixed)
+    assert not REQUEST._replace(adaptive=False).fits(replace(fixed, root=root))
 
 
-def test_operators_and_kinds_of_the_users_own_are_not_kept(folder: Path) -> None:
+def test_what_is_the_users_own_is_not_kept(folder, monkeypatch):
+    """Of operators that are not listed only the name is written, not the numbers."""
     own = sc.CustomOperator(lambda q: float(max(q)), lambda q: q, 1.0)
-    assert kept._entry_path(ASKED._replace(facts=replace(FACTS, operator=own))) is None
     foreign = frozenset([*ALL_KINDS, 100])
-    assert kept._entry_path(ASKED._replace(kinds=foreign)) is None  # type: ignore[arg-type]
+    for changes in ({"facts": replace(FACTS, operator=own)}, {"kinds": foreign}):
+        assert cache._entry_path(REQUEST._replace(**changes)) is None
+    monkeypatch.setitem(operators.OPERATORS, "entropy", sc.KL)  # under a name of ours
+    assert cache._entry_path(REQUEST) is None
 
 
-def test_nothing_is_kept_where_it_is_switched_off(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+# --- the folder ------------------------------------------------------------------
+
+
+def test_nothing_is_kept_where_it_is_switched_off(folder, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder))
     monkeypatch.setenv("SMOOTHCRUISER_KEEP", "0")
@@ -202,87 +217,7 @@ def test_nothing_is_kept_where_it_is_switched_off(
     assert list(folder.iterdir()) == []
 
 
-def test_the_oldest_entries_go_first(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept, "MOST", 3)
-    places = []
-    for number in range(5):
-        asked = ASKED._replace(epsilon=0.15 + 0.01 * number)
-        kept.load_or_search(asked, lambda epsilon=asked.epsilon: search(epsilon))
-        place = kept._entry_path(asked)
-        assert place is not None
-        os.utime(place, (number, number))
-        places.append(place)
-    assert [place.exists() for place in places] == [False, False, True, True, True]
-    assert clear() == 3
-    assert list(folder.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_written_costs_nothing_but_time(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("no folder")
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(blocked))
-    assert is_searched()
-    assert is_searched()
-
-
-def test_a_package_that_cannot_be_written_uses_the_cache_of_the_user(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("NUMBA_CACHE_DIR")
-    assert kept._cache_folder() == Path(kept.__file__).parent / "__pycache__"
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
-    assert is_searched()
-    assert not is_searched()
-    assert only(tmp_path / "users" / "smoothcruiser").exists()
-
-
-@pytest.mark.parametrize("what", ["pipe", "device", "long", "deep"])
-def test_what_never_ends_is_not_read(folder: Path, what: str) -> None:
-    """A pipe and a device in the place of an entry, a huge file, a tower of lists."""
-    kept.load_or_search(ASKED, search)
-    path = only(folder)
-    path.unlink()
-    if what == "pipe":
-        os.mkfifo(path)
-    elif what == "device":
-        path.symlink_to("/dev/zero")
-    elif what == "long":
-        path.write_text("x" * (3 * kept.LONGEST))
-    else:
-        text = "[" * 100_000 + "]" * 100_000
-        path.write_text(f"{kept._digest(text)}\n{text}")
-    assert is_searched()
-    assert not is_searched()
-
-
-def test_a_file_that_may_only_be_read_is_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in an image that somebody else has filled."""
-    kept.load_or_search(ASKED, search)
-
-    def refuse(*_: object) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(os, "utime", refuse)
-    assert not is_searched()
-
-
-def test_an_entry_has_the_rights_of_other_new_files(folder: Path) -> None:
-    kept.load_or_search(ASKED, search)
-    other = folder / "other"
-    other.touch()
-    assert only(folder).stat().st_mode == other.stat().st_mode
-
-
-def test_other_files_in_the_folder_are_left_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_oldest_entries_go_first_and_other_files_stay(folder, monkeypatch):
     """The folder may be any that the user has named for Numba."""
     mine = [folder / name for name in ("schedule-2024.csv", "schedule-notes.json")]
     for path in mine:
@@ -290,85 +225,70 @@ def test_other_files_in_the_folder_are_left_alone(
         os.utime(path, (1, 1))
     inner = folder / f"schedule-{'0' * 32}.json"
     inner.mkdir()
-    monkeypatch.setattr(kept, "MOST", 1)
-    for epsilon in (0.15, 0.16):
-        kept.load_or_search(
-            ASKED._replace(epsilon=epsilon), lambda e=epsilon: search(e)
-        )
-    assert [path.name for path in kept._entries()] == [
-        kept._entry_path(ASKED._replace(epsilon=0.16)).name  # type: ignore[union-attr]
-    ]
-    assert clear() == 1
-    assert all(path.exists() for path in [*mine, inner])
+    monkeypatch.setattr(cache, "MOST", 3)
+    places = []
+    for number in range(5):
+        request = REQUEST._replace(epsilon=0.15 + 0.01 * number)
+        cache.load_or_search(request, lambda e=request.epsilon: search(e))
+        places.append(cache._entry_path(request))
+        os.utime(places[-1], (number, number))
+    assert [place.exists() for place in places] == [False, False, True, True, True]
+    assert cache.clear() == 3
+    assert sorted(folder.iterdir()) == sorted([*mine, inner])
 
 
-def test_an_edit_to_other_kinds_or_to_bets_is_not_used(folder: Path) -> None:
-    """Sound schedules both, and what was asked for has neither."""
-    plain = ASKED._replace(
-        kinds=frozenset({sc.Kind.CONSTANT, sc.Kind.PLUGIN}), adaptive=False
-    )
-    assert {
-        level.kind for level in search().levels
-    } - plain.kinds or search().root.looks
-    assert not plain.fits(search())
-    fixed = compile_schedule(FACTS, epsilon=0.15, delta=0.1, adaptive=False)
-    root = replace(fixed.root, samples=2 * fixed.root.samples, adaptive_delta=0.01)
-    assert ASKED._replace(adaptive=False).fits(fixed)
-    assert not ASKED._replace(adaptive=False).fits(replace(fixed, root=root))
-
-
-@pytest.mark.parametrize("place", ["constant", "beyond"])
-def test_a_count_that_nobody_uses_is_not_taken_over(folder: Path, place: str) -> None:
-    """No promise depends on it, and compiled code cannot hold it."""
-    kept.load_or_search(ASKED, search)
-    path = only(folder)
-    data = written(path)
-    if place == "constant":
-        data["levels"][0]["samples"] = 2**70
-    else:
-        row = data["levels"][data["root"]["child"]]
-        data["levels"].append(row | {"samples": 2**70})
-    rewritten(path, data)
-    assert is_searched()
-
-
-def test_an_operator_under_a_name_of_ours_shares_no_entry(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of operators that are not listed only the name is written, not the numbers."""
-    monkeypatch.setitem(operators.OPERATORS, "entropy", sc.KL)
-    assert kept._entry_path(ASKED) is None
-
-
-def test_a_package_without_sources_keeps_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its entries would outlive a change of the code."""
-    monkeypatch.setattr(kept, "__file__", str(folder / "archive.zip" / "a" / "b.pyc"))
-    monkeypatch.setattr(kept, "_searchers", kept._searchers.__wrapped__)
+def test_a_folder_that_cannot_be_written_costs_nothing_but_time(folder, monkeypatch):
+    (folder / "file").write_text("no folder")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder / "file"))
     assert is_searched()
     assert is_searched()
 
 
-def test_a_user_without_a_home_keeps_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
+def test_a_package_that_cannot_be_written_uses_the_cache_of_the_user(
+    folder, monkeypatch
+):
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    assert cache._cache_folder() == Path(cache.__file__).parent / "__pycache__"
     monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "users"))
+    assert is_searched()
+    assert not is_searched()
+    assert only(folder / "users" / "smoothcruiser").exists()
+    monkeypatch.delenv("XDG_CACHE_HOME")  # a user without a home
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    assert kept._entry_path(ASKED) is None
-    assert clear() == 0
+    assert cache._entry_path(REQUEST) is None
+    assert cache.clear() == 0
 
 
-def test_a_flag_of_numpy_is_a_flag(folder: Path) -> None:
-    flag: Any = np.False_
-    first = compile_schedule(FACTS, epsilon=0.3, delta=0.1, adaptive=flag)
+def test_a_package_without_sources_keeps_nothing(folder, monkeypatch):
+    """Its entries would outlive a change of the code."""
+    monkeypatch.setattr(cache, "__file__", str(folder / "archive.zip" / "a" / "b.pyc"))
+    monkeypatch.setattr(cache, "_searchers", cache._searchers.__wrapped__)
+    assert is_searched()
+    assert is_searched()
+
+
+def test_an_entry_is_a_file_like_others_and_read_where_it_may_only_be_read(
+    entry, folder, monkeypatch
+):
+    """As in an image that somebody else has filled."""
+    (folder / "other").touch()
+    assert entry.stat().st_mode == (folder / "other").stat().st_mode
+
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert not is_searched()
+
+
+def test_a_flag_of_numpy_is_a_flag(folder):
+    first = compile_schedule(FACTS, epsilon=0.3, delta=0.1, adaptive=np.False_)
     assert first == compile_schedule(FACTS, epsilon=0.3, delta=0.1, adaptive=False)
 
 
 @pytest.mark.compiles
-def test_a_second_process_reads_and_a_command_removes(tmp_path: Path) -> None:
+def test_a_second_process_reads_and_a_command_removes(tmp_path):
     """What is printed is the same, and the second process searches nothing."""
     program = (
         "import sys, smoothcruiser as sc\n"
@@ -379,18 +299,12 @@ def test_a_second_process_reads_and_a_command_removes(tmp_path: Path) -> None:
     )
     around = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
 
-    def printed(*arguments: str) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            env=around,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout.splitlines()
+    def run(*arguments):
+        command = [sys.executable, *arguments]
+        return subprocess.check_output(command, env=around, text=True).splitlines()
 
-    (first, searched), (second, read) = (printed("-c", program) for _ in range(2))
+    (first, searched), (second, read_again) = (run("-c", program) for _ in range(2))
     assert first == second
-    assert (searched, read) == ("1", "0")
-    removed = printed("-m", "smoothcruiser.schedule.schedule_cache")
+    assert (searched, read_again) == ("1", "0")
+    removed = run("-m", "smoothcruiser.schedule.schedule_cache")
     assert removed == ["1 kept schedules were removed."]

@@ -1,24 +1,20 @@
 """The level that returns the middle of bounds which depend on the state."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.operators import Entropy, Max
+import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.kinds import Kind, free_kinds
-from smoothcruiser.schedule.schedule import Level, Root, Schedule
+from smoothcruiser.schedule.kinds import free_kinds
 from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import backup, middle
 
-FACTS = Facts(2, 2, 0.5, Max(), (0.0, 1.0), given_gap=0.2)  # V in [0, 2]
-KINDS = frozenset(Kind)
+FACTS = Facts(2, 2, 0.5, sc.Max(), (0.0, 1.0), given_gap=0.2)  # V in [0, 2]
+KINDS = frozenset(sc.Kind)
 
 
 def test_the_moments_are_those_of_lemma_m():
@@ -44,12 +40,12 @@ def test_a_stage_has_its_own_range():
 
 
 def test_a_table_may_end_in_it_where_it_is_narrower_than_the_constant():
-    assert free_kinds(ground(FACTS), KINDS, None) == [Kind.MIDDLE]
+    assert free_kinds(ground(FACTS), KINDS, None) == [sc.Kind.MIDDLE]
     assert free_kinds(ground(replace(FACTS, given_gap=2.5)), KINDS, None) == []
-    assert free_kinds(ground(FACTS), frozenset({Kind.CONSTANT}), None) == []
+    assert free_kinds(ground(FACTS), frozenset({sc.Kind.CONSTANT}), None) == []
     staged = ground(replace(FACTS, horizon=3))
     assert free_kinds(staged, KINDS, 0) == []
-    assert free_kinds(staged, KINDS, 1) == [Kind.MIDDLE]
+    assert free_kinds(staged, KINDS, 1) == [sc.Kind.MIDDLE]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +53,7 @@ def test_a_table_may_end_in_it_where_it_is_narrower_than_the_constant():
 )
 def test_to_know_more_costs_less(horizon, game):
     """Where the middle's range costs more than its bias saves, it is not used."""
-    facts = replace(FACTS, horizon=horizon, game=game, operator=Entropy(0.5))
+    facts = replace(FACTS, horizon=horizon, game=game, operator=sc.Entropy(0.5))
     span = replace(facts, given_gap=None).value_span()
     none, wide, narrow = (
         compile_schedule(
@@ -68,28 +64,30 @@ def test_to_know_more_costs_less(horizon, game):
     assert narrow < wide <= none
 
 
-def altered(schedule: Schedule, **changes: float) -> Schedule:
+def altered(schedule, **changes):
     levels = list(schedule.levels)
-    row = [level.kind for level in levels].index(Kind.MIDDLE)
+    row = [level.kind for level in levels].index(sc.Kind.MIDDLE)
     levels[row] = replace(levels[row], **changes)
     return replace(schedule, levels=tuple(levels))
 
 
 def test_the_verifier_refuses_what_the_bounds_do_not_cover():
     made = compile_schedule(FACTS, epsilon=0.1, delta=0.1)
-    assert Kind.MIDDLE in {level.kind for level in made.levels}
-    with pytest.raises(BrokenPromise, match="needs value_bounds that are functions"):
+    assert sc.Kind.MIDDLE in {level.kind for level in made.levels}
+    with pytest.raises(
+        sc.BrokenPromise, match="needs value_bounds that are functions"
+    ):
         replace(made, facts=replace(FACTS, given_gap=None))
-    with pytest.raises(BrokenPromise, match="do not keep"):
+    with pytest.raises(sc.BrokenPromise, match="do not keep"):
         replace(made, facts=replace(FACTS, given_gap=0.4))
-    with pytest.raises(BrokenPromise, match="the middle of bounds has none"):
+    with pytest.raises(sc.BrokenPromise, match="the middle of bounds has none"):
         altered(made, shift=0.01)
-    with pytest.raises(BrokenPromise, match="lies around 1"):
+    with pytest.raises(sc.BrokenPromise, match="lies around 1"):
         altered(made, constant=0.5)
     staged = replace(FACTS, horizon=1)
-    levels = (Level(Kind.MIDDLE, constant=0.5),)
-    with pytest.raises(BrokenPromise, match="no steps remain"):
-        Schedule("", staged, levels, Root("q_values", 9, 0, "bennett"), 0.9, 0.1)
+    levels = (sc.Level(sc.Kind.MIDDLE, constant=0.5),)
+    with pytest.raises(sc.BrokenPromise, match="no steps remain"):
+        sc.Schedule("", staged, levels, sc.Root("q_values", 9, 0, "bennett"), 0.9, 0.1)
 
 
 def test_a_free_promise_takes_one_sample():

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.reproduce.full import repeat
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
@@ -171,11 +170,11 @@ def test_relaxing_never_beats_plain_max_by_more_than_the_compilers_slack():
 
 def test_what_cannot_be_relaxed_is_refused():
     facts = Facts(2, 2, 0.2, sc.Max(), (0.0, 1.0))
-    with pytest.raises(InvalidInput, match="may move the value"):
+    with pytest.raises(sc.InvalidInput, match="may move the value"):
         relax_through(facts, sc.Entropy(1.0), epsilon=0.1, delta=0.1)
-    with pytest.raises(InvalidInput, match="one of Entropy"):
+    with pytest.raises(sc.InvalidInput, match="one of Entropy"):
         relax(facts, epsilon=0.1, delta=0.1, family=sc.Max)
-    with pytest.raises(InvalidInput, match="epsilon"):
+    with pytest.raises(sc.InvalidInput, match="epsilon"):
         relax(facts, epsilon=0.0, delta=0.1)
     custom = sc.CustomOperator(
         lambda q: float(np.mean(q)),
@@ -183,7 +182,7 @@ def test_what_cannot_be_relaxed_is_refused():
         smooth=0.0,
         sums_to_one=True,
     )
-    with pytest.raises(InvalidInput, match="not known"):
+    with pytest.raises(sc.InvalidInput, match="not known"):
         step_band(replace(facts, operator=custom))
 
 

@@ -2,17 +2,15 @@
 once, moments are the verifier's, lines fit a terminal.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.level_moments import level_moments
 from smoothcruiser.schedule.number_text import (
     bounds,
@@ -22,63 +20,51 @@ from smoothcruiser.schedule.number_text import (
     short,
 )
 from smoothcruiser.schedule.paper_schedule import paper_schedule
-from smoothcruiser.schedule.schedule import Kind, own_calls, root_calls
+from smoothcruiser.schedule.schedule import own_calls, root_calls
 from smoothcruiser.schedule.text import picture, plan_lines
 from smoothcruiser.schedule.verify.sharp import root_promise
 
-
-@cache
-def explained(
-    name: str, discount: float, temperature: float, **promise: Any
-) -> sc.Schedule:
-    return sc.explain(
-        sc.make(name, discount=discount, temperature=temperature),
-        **({"delta": 0.1} | promise),
-    )
-
-
-SCHEDULES = {
-    "rollouts": lambda: explained("gridworld:n=5", 0.5, 0.5, epsilon="5%"),
-    "long": lambda: explained("gridworld:n=5", 0.7, 0.5, epsilon="5%"),
-    "plug-ins": lambda: explained("chain:n=5", 0.5, 0.0, epsilon="10%"),
-    "blind": lambda: explained("chain:n=5", 0.2, 10.0, epsilon="5%"),
-    "value": lambda: explained("chain:n=5", 0.2, 10.0, epsilon="5%", target="value"),
-    "game": lambda: explained(
-        "random-game:states=6,alternating=true", 0.5, 0.5, epsilon="10%"
-    ),
-    "horizon": lambda: explained("chain:n=5,horizon=4", 0.9, 1.0, epsilon="10%"),
-    "sparse sampling": lambda: explained(
-        "chain:n=5", 0.5, 1.0, epsilon="10%", method="sparse-sampling"
-    ),
-    "paper": lambda: explained("chain:n=5", 0.2, 10.0, epsilon="5%", method="paper"),
-    "paper, no promise": lambda: explained(
-        "chain:n=5",
-        0.2,
-        0.5,
-        epsilon=0.8,
-        delta=None,
-        delta_prime=0.05,
-        method="paper",
-    ),
+CHAIN, GRID, GAME = (
+    "chain:n=5",
+    "gridworld:n=5",
+    "random-game:states=6,alternating=true",
+)
+NO_PROMISE = {"delta": None, "delta_prime": 0.05, "method": "paper"}
+ROWS = {  # problem, discount, temperature, epsilon, and what else is requested
+    "rollouts": (GRID, 0.5, 0.5, "5%", {}),
+    "long": (GRID, 0.7, 0.5, "5%", {}),
+    "plug-ins": (CHAIN, 0.5, 0.0, "10%", {}),
+    "blind": (CHAIN, 0.2, 10.0, "5%", {}),
+    "value": (CHAIN, 0.2, 10.0, "5%", {"target": "value"}),
+    "game": (GAME, 0.5, 0.5, "10%", {}),
+    "horizon": (f"{CHAIN},horizon=4", 0.9, 1.0, "10%", {}),
+    "sparse sampling": (CHAIN, 0.5, 1.0, "10%", {"method": "sparse-sampling"}),
+    "paper": (CHAIN, 0.2, 10.0, "5%", {"method": "paper"}),
+    "paper, no promise": (CHAIN, 0.2, 0.5, 0.8, NO_PROMISE),
 }
 
 
-@pytest.fixture(params=SCHEDULES)
-def schedule(request: pytest.FixtureRequest) -> sc.Schedule:
-    return SCHEDULES[request.param]()
+@cache
+def schedule_of(row):
+    name, discount, temperature, epsilon, more = ROWS[row]
+    problem = sc.make(name, discount=discount, temperature=temperature)
+    return sc.explain(problem, epsilon=epsilon, **({"delta": 0.1} | more))
 
 
-def test_the_calls_of_the_levels_and_of_the_root_add_up_to_the_price(
-    schedule: sc.Schedule,
-) -> None:
+@pytest.fixture(params=ROWS)
+def schedule(request):
+    return schedule_of(request.param)
+
+
+def test_the_calls_of_the_levels_and_of_the_root_add_up_to_the_price(schedule):
     k, root = schedule.facts.num_actions, schedule.root
     calls = own_calls(schedule.levels, root, k)
     assert root_calls(root, k) + sum(calls) == schedule.num_calls
 
 
 def test_every_reached_level_is_shown_once_and_every_reference_is_to_a_shown_level(
-    schedule: sc.Schedule,
-) -> None:
+    schedule,
+):
     lines = plan_lines(schedule)
     shown = [line.index for line in lines]
     assert shown[0] == -1
@@ -90,7 +76,7 @@ def test_every_reached_level_is_shown_once_and_every_reference_is_to_a_shown_lev
         assert {level.query, level.continuation} - {-1} <= reached
 
 
-def test_stems_close(schedule: sc.Schedule) -> None:
+def test_stems_close(schedule):
     """A '├' is followed, on its own column, by '│' or '├' down to a '└': no
     stem ends in the air.
     """
@@ -108,7 +94,7 @@ def test_stems_close(schedule: sc.Schedule) -> None:
                 break
 
 
-def test_the_picture_fits_a_terminal(schedule: sc.Schedule) -> None:
+def test_the_picture_fits_a_terminal(schedule):
     assert all(len(line) <= 80 for line in picture(schedule))
     assert len(picture(schedule)) <= 60
     text = str(schedule)
@@ -116,12 +102,12 @@ def test_the_picture_fits_a_terminal(schedule: sc.Schedule) -> None:
     assert text.isprintable() or all(line.isprintable() for line in text.splitlines())
 
 
-def test_the_moments_of_the_child_give_the_root_its_bias() -> None:
+def test_the_moments_of_the_child_give_the_root_its_bias():
     """Root draws are r + gamma X: bias gamma times the child's, range rho +
     gamma times its range (one player, no terminals).
     """
     for name in ("rollouts", "plug-ins", "blind"):
-        schedule = SCHEDULES[name]()
+        schedule = schedule_of(name)
         child = level_moments(schedule)[schedule.root.child]
         promise = root_promise(schedule)
         gamma = schedule.facts.discount
@@ -129,53 +115,46 @@ def test_the_moments_of_the_child_give_the_root_its_bias() -> None:
         assert promise.spread == pytest.approx(1.0 + gamma * child.spread, rel=1e-9)
 
 
-def test_a_constant_in_the_middle_has_half_the_span_as_bias() -> None:
-    schedule = SCHEDULES["rollouts"]()
+def test_a_constant_in_the_middle_has_half_the_span_as_bias():
+    schedule = schedule_of("rollouts")
     index = next(
-        i for i, level in enumerate(schedule.levels) if level.kind == Kind.CONSTANT
+        i for i, level in enumerate(schedule.levels) if level.kind == sc.Kind.CONSTANT
     )
     moments = level_moments(schedule)[index]
     assert moments.bias == pytest.approx(schedule.facts.value_span() / 2)
     assert moments.spread == 0.0
 
 
-def test_the_papers_accuracies_are_those_its_ladder_asks_for() -> None:
+def test_the_papers_accuracies_are_those_its_ladder_asks_for():
     """Lemma 2 reaches at the root gamma e + t(N) <= epsilon, with e the
     accuracy of the child: what the verifier accepts.
     """
-    schedule = SCHEDULES["paper"]()
+    schedule = schedule_of("paper")
     child = level_moments(schedule)[schedule.root.child].bias
     assert schedule.facts.discount * child < schedule.epsilon
     assert child <= schedule.epsilon / math.sqrt(schedule.facts.discount) * (1 + 1e-9)
 
 
-def test_the_text_names_promise_price_and_why_it_may_be_less() -> None:
-    text = " ".join(str(SCHEDULES["rollouts"]()).split())
+def test_the_text_names_promise_price_and_why_it_may_be_less():
+    text = " ".join(str(schedule_of("rollouts")).split())
     assert "within ±0.1 (5% of the value span 2) with probability 0.9" in text
     number = r"[\d.,e]+"
     forecast = (
         rf"about {number} expected \(between {number} and {number}\), as the data"
     )
     assert re.search(forecast, text)
-    assert "exactly 3,572 oracle calls" in str(SCHEDULES["paper, no promise"]())
-    assert "promise none" in " ".join(str(SCHEDULES["paper, no promise"]()).split())
+    assert "exactly 3,572 oracle calls" in str(schedule_of("paper, no promise"))
+    assert "promise none" in " ".join(str(schedule_of("paper, no promise")).split())
 
 
-def test_a_price_that_is_only_a_bound_says_so() -> None:
-    facts = sc.MDP(
-        lambda s, a, r: (0.0, s),
-        num_actions=3,
-        discount=0.2,
-        operator=sc.Entropy(1.0),
-        legal=lambda s, a: True,
-    ).facts
-    assert "at most" in str(paper_schedule(facts, epsilon=1.5, delta_prime=0.1))
-    assert "less where actions are missing or states end" in " ".join(
-        str(paper_schedule(facts, epsilon=1.5, delta_prime=0.1)).split()
-    )
+def test_a_price_that_is_only_a_bound_says_so():
+    facts = Facts(3, 1, 0.2, sc.Entropy(1.0), (0.0, 1.0))
+    text = " ".join(str(paper_schedule(facts, epsilon=1.5, delta_prime=0.1)).split())
+    assert "at most" in text
+    assert "less where actions are missing or states end" in text
 
 
-def test_counts_are_short_and_right() -> None:
+def test_counts_are_short_and_right():
     assert short(999_999_999_999) == "999,999,999,999"
     assert short(10**12) == "1.00e12"
     assert short(746 * 10**86) == "7.46e88"
@@ -183,21 +162,16 @@ def test_counts_are_short_and_right() -> None:
     assert short(10**5000) == "1.00e5000"  # too long for str()
     assert compact(99_999) == "99,999"
     assert compact(132_542_540) == "1.33e8"
-    assert [percent(x) for x in (1.0, 0.123, 0.0123, 0.0001, 0.0)] == [
-        "100%",
-        "12%",
-        "1.2%",
-        "<0.1%",
-        "0",
-    ]
+    shares = [percent(x) for x in (1.0, 0.123, 0.0123, 0.0001, 0.0)]
+    assert shares == ["100%", "12%", "1.2%", "<0.1%", "0"]
 
 
-def test_counts_agree_with_their_noun() -> None:
+def test_counts_agree_with_their_noun():
     found = [count_noun(count, "state") for count in (0, 1, 2, 2500)]
     assert found == ["0 states", "1 state", "2 states", "2,500 states"]
 
 
-def test_a_printed_interval_holds_the_interval() -> None:
+def test_a_printed_interval_holds_the_interval():
     """Rounded outwards, at any size; no minus before a zero."""
     assert bounds(-5.7048, -4.7708, 2) == "[-5.71, -4.77]"
     assert bounds(2.1701, 2.3709, 2) == "[2.17, 2.38]"
@@ -218,7 +192,7 @@ def test_a_printed_interval_holds_the_interval() -> None:
         assert high <= ends[1] <= high + 10.0**-digits
 
 
-def test_a_forecast_lies_in_its_range_and_the_range_below_the_price() -> None:
-    schedule = SCHEDULES["rollouts"]()
+def test_a_forecast_lies_in_its_range_and_the_range_below_the_price():
+    schedule = schedule_of("rollouts")
     low, high = schedule.expected_range
     assert low < schedule.expected_calls < high <= schedule.num_calls

@@ -1,7 +1,5 @@
 """Bets on a mean: by hand, by exact probabilities, and against the samples themselves."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 
@@ -21,11 +19,11 @@ from smoothcruiser.theory.bets import (
 AT_THE_END = (0.0,) * len(SHARES)  # all poles at the end of the range are one pole
 
 
-def test_shares_add_up_to_one() -> None:
+def test_shares_add_up_to_one():
     assert math.fsum(SHARES) == pytest.approx(1.0, abs=1e-15)
 
 
-def test_samples_that_do_not_vary() -> None:
+def test_samples_that_do_not_vary():
     """Law: with the pole at the end M of the range, n samples at x give M - (M - x)
     e^{-l/n} and x e^{-l/n}.
     """
@@ -36,7 +34,7 @@ def test_samples_that_do_not_vary() -> None:
     assert low == pytest.approx(2.0 * math.exp(-3.0 / 40.0), abs=1e-9)
 
 
-def wealth(x: np.ndarray, q: float, poles: tuple[float, ...]) -> float:
+def wealth(x, q, poles):
     """The log of W_n(q) for samples in [0, 1], straight from its definition."""
     terms = [
         math.log(share) + float(np.sum(np.log(1.0 + t - x) - math.log(1.0 + t - q)))
@@ -46,7 +44,7 @@ def wealth(x: np.ndarray, q: float, poles: tuple[float, ...]) -> float:
 
 
 @pytest.mark.parametrize("bins", [16, 256])
-def test_a_histogram_gives_little_more_than_the_samples(bins: int) -> None:
+def test_a_histogram_gives_little_more_than_the_samples(bins):
     """Law: linear binning widens both ends, by O(1/bins^2); at the ends of the binned
     interval the bets on the samples themselves have won at least as much.
     """
@@ -65,13 +63,13 @@ def test_a_histogram_gives_little_more_than_the_samples(bins: int) -> None:
         assert wealth(sample, q - 3.0 / bins**2, poles) < level
 
 
-def crossing(p: float, level: float, n: int, upper: bool) -> float:
+def crossing(p, level, n, upper):
     """The exact probability that bets on Bernoulli(p) exclude p at some count <= n."""
     poles = offsets(0.05, 1.0, 0.25)
     alive = {0: 1.0}  # ones so far -> probability that p was never excluded
     lost = 0.0
     for count in range(1, n + 1):
-        after: dict[int, float] = {}
+        after = {}
         for ones, chance in alive.items():
             for more, part in ((1, p), (0, 1.0 - p)):
                 after[ones + more] = after.get(ones + more, 0.0) + chance * part
@@ -87,7 +85,7 @@ def crossing(p: float, level: float, n: int, upper: bool) -> float:
 
 @pytest.mark.parametrize("p", [0.03, 0.3])
 @pytest.mark.parametrize("upper", [False, True])
-def test_bets_hold_at_every_count_at_once(p: float, upper: bool) -> None:
+def test_bets_hold_at_every_count_at_once(p, upper):
     """Law: the exact chance of excluding the mean at any of 120 counts is at most
     e^-l on each side, and not far below: half the level would not do.
     """
@@ -96,7 +94,7 @@ def test_bets_hold_at_every_count_at_once(p: float, upper: bool) -> None:
     assert math.exp(-1.8 * level) < missed <= math.exp(-level)
 
 
-def test_rounding_is_on_the_safe_side_of_many_samples() -> None:
+def test_rounding_is_on_the_safe_side_of_many_samples():
     """Law: 10^12 equal samples still leave room for the mean itself."""
     weights = [0] * 257
     weights[100] = 10**12
@@ -105,11 +103,11 @@ def test_rounding_is_on_the_safe_side_of_many_samples() -> None:
     assert high - low < 1e-6
 
 
-def test_the_level_is_a_union_over_actions_and_sides() -> None:
+def test_the_level_is_a_union_over_actions_and_sides():
     assert bet_level(3, 0.05) == pytest.approx(math.log(120.0))
 
 
-def test_checkpoints_begin_where_samples_that_do_not_vary_would_stop() -> None:
+def test_checkpoints_begin_where_samples_that_do_not_vary_would_stop():
     """Law: geometric counts; at the first one equal samples close the radius, and none
     can where the plan is short.
     """
@@ -124,7 +122,7 @@ def test_checkpoints_begin_where_samples_that_do_not_vary_would_stop() -> None:
     assert choose_checkpoints(0.1, 1.0, 2, 20, 0.05) == ()
 
 
-def test_what_is_likely_is_near_what_a_simulation_needs() -> None:
+def test_what_is_likely_is_near_what_a_simulation_needs():
     """Law: a forecast, within a third, for deviations from 0 to half of the bound."""
     rng, level, radius = np.random.default_rng(3), bet_level(2, 0.05), 0.02
     poles = offsets(radius, 1.0, 0.25)
@@ -143,7 +141,7 @@ def test_what_is_likely_is_near_what_a_simulation_needs() -> None:
         )
 
 
-def test_likely_calls_are_whole_however_large() -> None:
+def test_likely_calls_are_whole_however_large():
     assert likely_calls(1000, 100, 25.0) == 250
     assert likely_calls(1000, 100, 1e9) == 1000
     assert likely_calls(10**400, 100, 50.0) == 10**400 // 2

@@ -1,7 +1,5 @@
 """The root that needs a second moment only (docs/randomized.md, R8)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -18,7 +16,7 @@ from smoothcruiser.theory.stopping import (
 )
 
 
-def test_psi_is_odd_and_between_the_two_logarithms() -> None:
+def test_psi_is_odd_and_between_the_two_logarithms():
     for x in (1e-300, 1e-9, 0.3, 1.0, 7.0, 1e9, 1e160):
         assert psi(-x) == -psi(x)
         assert math.exp(min(psi(x), 700.0)) <= 1.0 + x + x * x / 2.0 + 1e-9 * (
@@ -28,7 +26,7 @@ def test_psi_is_odd_and_between_the_two_logarithms() -> None:
             assert math.exp(-psi(x)) <= 1.0 - x + x * x / 2.0 + 1e-12
 
 
-def test_the_line_ends_at_the_radius_and_is_no_narrower_before() -> None:
+def test_the_line_ends_at_the_radius_and_is_no_narrower_before():
     n, second, level = 1000, 3.0, 4.0
     slope = catoni_slope(n, second, level)
     radius = math.sqrt(2.0 * second * level / n)
@@ -40,7 +38,7 @@ def test_the_line_ends_at_the_radius_and_is_no_narrower_before() -> None:
     assert catoni_radius(0, slope, second, level) == math.inf
 
 
-def test_samples_without_a_range_are_its_case_alone() -> None:
+def test_samples_without_a_range_are_its_case_alone():
     assert best_rate(0.1, math.inf, 2.0) == (catoni_rate(0.1, 2.0), "catoni")
     samples, name = root_samples(0.1, math.inf, 2.0, 3.0)
     assert (samples, name) == (1200, "catoni")
@@ -49,7 +47,7 @@ def test_samples_without_a_range_are_its_case_alone() -> None:
 
 
 @pytest.mark.parametrize("jump", [1.0, 55.0, 1000.0])
-def test_it_covers_samples_with_rare_jumps(jump: float) -> None:
+def test_it_covers_samples_with_rare_jumps(jump):
     """Jumps of ``jump`` deviations, off centre; each side may miss in e^-level."""
     rng = np.random.default_rng(int(jump))
     n, runs, level = 400, 2000, math.log(2.0 / 0.2)

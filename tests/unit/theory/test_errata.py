@@ -17,7 +17,6 @@ import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Shard
-from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators.square_root import square_root_level
 from smoothcruiser.problem.facts import Facts
@@ -141,7 +140,7 @@ def test_2_clipping_at_zero_breaks_games():
     assert error(printed) > 0.9 * gamma * M / (1.0 + gamma)
 
     schedule = paper_schedule(game.facts, epsilon=0.5, delta_prime=0.1)
-    with pytest.raises(BrokenPromise):
+    with pytest.raises(sc.BrokenPromise):
         replace(schedule, clip=printed)
 
 

@@ -4,22 +4,13 @@ The mean of a level with J rungs over N0 samples is that of a plain one with 2^J
 its bias interval is the same to the last bit; what it costs is variance.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from smoothcruiser.operators import Entropy, Max, Sparsemax
+import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.theory.analysis import Ground, ground
-from smoothcruiser.theory.moments import (
-    Backup,
-    Moments,
-    backup,
-    constant,
-    plug_in,
-    rollout,
-)
+from smoothcruiser.theory.analysis import ground
+from smoothcruiser.theory.moments import backup, constant, plug_in, rollout
 from smoothcruiser.theory.randomized import (
     plug_in_terms,
     random_plug_in,
@@ -31,13 +22,15 @@ N0, RUNGS = 2, (0.3, 0.2, 0.05)
 COUNT, LAST = np.array([float(N0)]), np.array([float(N0 * 2 ** len(RUNGS))])
 CHANCES = np.array(RUNGS)[:, None]
 FACTS = {
-    "entropy": Facts(3, 3, 0.6, Entropy(0.7), (0.0, 1.0)),
-    "game": Facts(2, 2, 0.6, Entropy(0.7), (0.0, 1.0), game=True),
-    "ends": Facts(4, 2, 0.6, Sparsemax(1.1), (-1.0, 2.0), game=True, terminals=True),
+    "entropy": Facts(3, 3, 0.6, sc.Entropy(0.7), (0.0, 1.0)),
+    "game": Facts(2, 2, 0.6, sc.Entropy(0.7), (0.0, 1.0), game=True),
+    "ends": Facts(
+        4, 2, 0.6, sc.Sparsemax(1.1), (-1.0, 2.0), game=True, terminals=True
+    ),
 }
 
 
-def children(facts: Facts) -> tuple[Ground, Backup, Backup]:
+def children(facts):
     """The backups of a plug-in and of a rollout over it, which are no mirror images."""
     base = ground(facts)
     leaf = backup(base, constant(base, None), None)
@@ -46,7 +39,7 @@ def children(facts: Facts) -> tuple[Ground, Backup, Backup]:
     return base, query, backup(base, onward, None)
 
 
-def same_bias(one: Moments, other: Moments) -> None:
+def same_bias(one, other):
     for name in ("bias_low", "bias_high", "shift"):
         np.testing.assert_allclose(
             getattr(one, name), getattr(other, name), rtol=1e-14
@@ -54,7 +47,7 @@ def same_bias(one: Moments, other: Moments) -> None:
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_a_randomized_rollout_has_the_bias_of_all_its_samples(name: str) -> None:
+def test_a_randomized_rollout_has_the_bias_of_all_its_samples(name):
     base, query, onward = children(FACTS[name])
     terms = rollout_terms(base, query, COUNT, onward, len(RUNGS))
     made = random_rollout(base, query, COUNT, onward, None, CHANCES, terms)
@@ -77,8 +70,8 @@ def test_a_randomized_rollout_has_the_bias_of_all_its_samples(name: str) -> None
 
 
 @pytest.mark.parametrize("name", [*FACTS, "max"])
-def test_a_randomized_plug_in_has_the_bias_of_all_its_samples(name: str) -> None:
-    plain = Facts(3, 3, 0.6, Max(), (0.0, 1.0))
+def test_a_randomized_plug_in_has_the_bias_of_all_its_samples(name):
+    plain = Facts(3, 3, 0.6, sc.Max(), (0.0, 1.0))
     facts = FACTS.get(name, plain)
     base = ground(facts)
     query = backup(base, constant(base, None), None)

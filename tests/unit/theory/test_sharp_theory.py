@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators import CustomOperator, Entropy, Max
+import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import backup, blind, constant, plug_in, rollout
@@ -32,10 +31,10 @@ from smoothcruiser.theory.stopping import (
 )
 
 ONE = np.array([1.0])
-PLAIN = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0))  # V in [2 log 2, 2 + 2 log 2]
+PLAIN = Facts(2, 2, 0.5, sc.Entropy(1.0), (0.0, 1.0))  # V in [2 log 2, 2 + 2 log 2]
 
 
-def test_constant() -> None:
+def test_constant():
     """The middle of [2 log 2, 2 + 2 log 2], off by at most 1 either way, free
     and without noise.
     """
@@ -45,7 +44,7 @@ def test_constant() -> None:
     assert (guess.variance[0, 0], guess.log_calls[0]) == (0.0, -math.inf)
 
 
-def test_backup_of_a_constant() -> None:
+def test_backup_of_a_constant():
     """Xi = r + c/2: range 1, variance 1/4, bias half of the constant's, one call."""
     draw = backup(ground(PLAIN), constant(ground(PLAIN), None), None)
     assert (
@@ -56,7 +55,7 @@ def test_backup_of_a_constant() -> None:
     ) == pytest.approx((1.0, 0.25, 1.0, 0.0))
 
 
-def test_plug_in_by_hand() -> None:
+def test_plug_in_by_hand():
     """N = 1: phi = log cosh(0.5/sqrt 2), width 1 + phi, centred by -phi/2, K N
     (1 + C) = 2 calls.
     """
@@ -69,7 +68,7 @@ def test_plug_in_by_hand() -> None:
     assert math.exp(level.log_calls[0]) == pytest.approx(2.0)
 
 
-def test_rollout_by_hand() -> None:
+def test_rollout_by_hand():
     """N = 1 over the constant: E D = (tilt^2 + 2 sigma^2/N)/(8 lambda) = 1.5/8;
     one call more than the query's two.
     """
@@ -81,7 +80,7 @@ def test_rollout_by_hand() -> None:
     assert math.exp(level.log_calls[0]) == pytest.approx(3.0)
 
 
-def test_blind_by_hand() -> None:
+def test_blind_by_hand():
     """B_Q = 2: D = log((e^2 + 1)/2) - 1, one call."""
     base = ground(PLAIN)
     level = blind(base, backup(base, constant(base, None), None), None)
@@ -91,11 +90,11 @@ def test_blind_by_hand() -> None:
     )
 
 
-def test_value_bounds_per_player() -> None:
+def test_value_bounds_per_player():
     """In a game of any order a max state lies at least M above the lowest
     backup: the constant gets 2M narrower and is signed.
     """
-    facts = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0), game=True)
+    facts = Facts(2, 2, 0.5, sc.Entropy(1.0), (0.0, 1.0), game=True)
     m = math.log(2.0)
     low, high = ground(facts).values(None)
     assert facts.value_span() == pytest.approx(2.0 * (1.0 + 2.0 * m))
@@ -105,17 +104,17 @@ def test_value_bounds_per_player() -> None:
     assert guess.shift[0] == pytest.approx(m)
 
 
-def test_alternating_game_is_as_wide_as_an_mdp() -> None:
+def test_alternating_game_is_as_wide_as_an_mdp():
     """Offsets +-M/(1 + gamma) around a span of rho/(1 - gamma)."""
-    facts = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0), game=True, alternating=True)
+    facts = Facts(2, 2, 0.5, sc.Entropy(1.0), (0.0, 1.0), game=True, alternating=True)
     guess = constant(ground(facts), None)
     assert guess.width[0] == pytest.approx(2.0)
     assert guess.shift[0] == pytest.approx(math.log(2.0) / 1.5)
 
 
-def test_horizon_values_are_sums() -> None:
+def test_horizon_values_are_sums():
     """Two steps at discount 1: V in [2 log 2, 2 + 2 log 2]; none left: exactly 0."""
-    base = ground(Facts(2, 2, 1.0, Entropy(1.0), (0.0, 1.0), horizon=2))
+    base = ground(Facts(2, 2, 1.0, sc.Entropy(1.0), (0.0, 1.0), horizon=2))
     low, high = base.values(2)
     assert (low[0, 0], high[0, 0]) == pytest.approx(
         (2 * math.log(2.0), 2.0 + 2 * math.log(2.0))
@@ -124,11 +123,11 @@ def test_horizon_values_are_sums() -> None:
     assert (end.width[0], end.low[0, 0]) == (0.0, 0.0)
 
 
-def test_terminals_enter_by_the_hull() -> None:
+def test_terminals_enter_by_the_hull():
     """A next state can be worth 0: the range of gamma X reaches down to 0 and
     the bias interval of a draw contains 0.
     """
-    base = ground(Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0), terminals=True))
+    base = ground(Facts(2, 2, 0.5, sc.Entropy(1.0), (0.0, 1.0), terminals=True))
     guess = constant(base, None)
     draw = backup(base, guess, None)
     assert draw.low[0, 0] == 0.0
@@ -138,29 +137,29 @@ def test_terminals_enter_by_the_hull() -> None:
     assert float(base.values(None)[0][0, 0]) == pytest.approx(math.log(2.0))
 
 
-def test_one_action_has_no_noise() -> None:
+def test_one_action_has_no_noise():
     """K = 1: F is the identity, so nothing is lost and nothing is overestimated."""
-    rule = OperatorRule.of(Entropy(1.0), 1)
+    rule = OperatorRule.of(sc.Entropy(1.0), 1)
     assert plug_in_noise(rule, 3.0, 1.0, 0.25) == 0.0
-    assert ground(Facts(1, 1, 0.5, Max(), (0.0, 1.0))).blind(None)[0, 0] == 0.0
+    assert ground(Facts(1, 1, 0.5, sc.Max(), (0.0, 1.0))).blind(None)[0, 0] == 0.0
 
 
-def test_operator_without_shift_invariance_is_refused() -> None:
+def test_operator_without_shift_invariance_is_refused():
     """The algebra rests on F(Q + c) = F(Q) + c."""
-    odd = CustomOperator(
+    odd = sc.CustomOperator(
         value_function=lambda q: 0.5 * float(np.max(q)),
         gradient_function=lambda q: 0.5 * (q == np.max(q)),
         smooth=1.0,
     )
-    with pytest.raises(InvalidInput, match="paper"):
+    with pytest.raises(sc.InvalidInput, match="paper"):
         ground(Facts(2, 2, 0.5, odd, (0.0, 1.0)))
 
 
-def test_operator_that_is_not_convex_gets_both_sides() -> None:
+def test_operator_that_is_not_convex_gets_both_sides():
     """Without convexity Jensen has no side: the interval grows by phi both ways
     and is centred as it is.
     """
-    op = CustomOperator(
+    op = sc.CustomOperator(
         value_function=lambda q: float(np.mean(q)),
         gradient_function=lambda q: np.full(len(q), 1 / len(q)),
         smooth=0.1,
@@ -178,7 +177,7 @@ def test_operator_that_is_not_convex_gets_both_sides() -> None:
 
 
 @pytest.mark.parametrize("u", [1e-6, 1e-3, 0.1, 1.0, 5.0, 40.0])
-def test_log_mgf_is_the_supremum_over_bernoulli_laws(u: float) -> None:
+def test_log_mgf_is_the_supremum_over_bernoulli_laws(u):
     """S4: no Bernoulli law of smaller variance has a larger log moment
     generating function, and one attains it.
     """
@@ -191,23 +190,23 @@ def test_log_mgf_is_the_supremum_over_bernoulli_laws(u: float) -> None:
     assert float(log_mgf(u, 0.5)) <= u * u / 8.0
 
 
-def test_skew_probability_solves_its_equation() -> None:
+def test_skew_probability_solves_its_equation():
     """p(1 - p) = sigma^2/R^2 with p <= 1/2."""
     p = float(skew_probability(2.0, 0.64))
     assert p * (1 - p) == pytest.approx(0.16)
     assert p <= 0.5
 
 
-def test_bregman_cap_of_entropy_is_below_both_simple_bounds() -> None:
+def test_bregman_cap_of_entropy_is_below_both_simple_bounds():
     """sup D over a span: at most span^2/(8 lambda) and at most span."""
-    rule = OperatorRule.of(Entropy(0.5), 3)
+    rule = OperatorRule.of(sc.Entropy(0.5), 3)
     for width in (0.01, 1.0, 30.0):
         assert 0.0 < float(bregman_cap(rule, width)) <= min(width * width / 4.0, width)
 
 
 @pytest.mark.parametrize("p", [0.05, 0.3, 0.5])
 @pytest.mark.parametrize("n", [5, 40, 200])
-def test_bennett_bounds_exact_binomial_tails(p: float, n: int) -> None:
+def test_bennett_bounds_exact_binomial_tails(p, n):
     """P(mean >= p + t) <= exp(-n rate) for Bernoulli draws, and the rate is at
     least Hoeffding's and Bernstein's.
     """
@@ -220,7 +219,7 @@ def test_bennett_bounds_exact_binomial_tails(p: float, n: int) -> None:
         assert rate >= t * t / (2 * p * (1 - p) + 2 * t / 3) * (1 - 1e-9)
 
 
-def test_root_samples_is_minimal_and_inverts_the_radius() -> None:
+def test_root_samples_is_minimal_and_inverts_the_radius():
     """n draws close t, n - 1 do not; Hoeffding alone would need log(40)/(2 *
     0.01) = 185.
     """
@@ -241,9 +240,7 @@ def test_root_samples_is_minimal_and_inverts_the_radius() -> None:
 
 @pytest.mark.parametrize("variance", [1e-3, 1e-20, 1e-40, 5e-324])
 @pytest.mark.parametrize("n", [1, 10, 10**6])
-def test_a_line_ends_at_the_radius_however_small_the_variance(
-    variance: float, n: int
-) -> None:
+def test_a_line_ends_at_the_radius_however_small_the_variance(variance, n):
     """A declared total leaves next to no variance; that once divided by 0."""
     slope = line_slope(n, 1.0, variance, 3.0)
     end = line_radius(n, slope, 1.0, variance, 3.0)

@@ -6,10 +6,9 @@ import numba
 import numpy as np
 import pytest
 from benchmarks.tree.board_games import connect_four
-from test_tree_agreement import same
+from tree_worlds import same
 
 import smoothcruiser as sc
-from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
 
@@ -62,8 +61,8 @@ def test_a_horizon_and_varying_actions():
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_slices_of_calls_change_nothing(method):
     """A leaf that waits goes on waiting; only the end of a growth closes a batch."""
-    whole = Tree(GAME, method=method, seed=5)
-    sliced = {e: Tree(GAME, method=method, seed=5, executor=e) for e in ENGINES}
+    whole = sc.Tree(GAME, method=method, seed=5)
+    sliced = {e: sc.Tree(GAME, method=method, seed=5, executor=e) for e in ENGINES}
     for tree in (whole, *sliced.values()):
         tree.grow(simulations=10)  # the plan of Gumbel's root depends on it
     before = whole.num_calls
@@ -84,8 +83,8 @@ ENGINES = ("compiled", "reference")
 def test_checks_of_the_clock_close_no_batch():
     """One growth is one run of the machine, however it is sliced by the clock."""
     method = sc.UCT(value=value, leaf_batch=8)
-    tree = Tree(GAME, method=method, seed=5).grow(simulations=300)
-    backend = Tree(GAME, method=method, seed=5)._backend
+    tree = sc.Tree(GAME, method=method, seed=5).grow(simulations=300)
+    backend = sc.Tree(GAME, method=method, seed=5)._backend
     backend.grow_to(300, 2**60)
     assert backend.node(0) == tree.node(0)
 
@@ -95,7 +94,7 @@ def test_a_batch_of_one_is_no_batch():
     table = np.array([value(s) for s in range(9)])
     for loss in (0.0, 5.0):
         trees = [
-            Tree(
+            sc.Tree(
                 GAME,
                 method=sc.UCT(value=form, leaf_batch=1, virtual_loss=loss),
                 seed=2,
@@ -108,7 +107,7 @@ def test_a_batch_of_one_is_no_batch():
 
 def test_trees_move_and_are_copied():
     for method in (METHODS[2], METHODS[5], METHODS[6]):
-        trees = [Tree(GAME, method=method, seed=1, executor=e) for e in ENGINES]
+        trees = [sc.Tree(GAME, method=method, seed=1, executor=e) for e in ENGINES]
         for tree in trees:
             tree.grow(simulations=50)
             action, child = tree.children(0)[0]

@@ -6,12 +6,12 @@ import copy
 from dataclasses import replace
 
 import pytest
+from tree_worlds import everything, grow_in_slices
 
 import smoothcruiser as sc
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.tree.forest import divide_total
-from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
 
@@ -25,12 +25,6 @@ METHODS = [
     sc.DENTS(trees=2, expansion=None, depth=7),
     sc.BTS(trees=4, widening=(1.0, 0.5)),
 ]
-
-
-def everything(tree, number=0):
-    """A node and all that is below it."""
-    node = replace(tree.node(number), number=0)
-    return node, [(a, everything(tree, child)) for a, child in tree.children(number)]
 
 
 def test_budgets_are_dealt_out():
@@ -62,12 +56,11 @@ def test_one_limit_after_the_other_is_kept_to_the_call(method):
         ("reference", None, 43),
         ("reference", None, 1),
     ):
-        tree = Tree(LAKE, method=method, seed=3, executor=executor, workers=workers)
+        tree = sc.Tree(LAKE, method=method, seed=3, executor=executor, workers=workers)
         tree.grow(simulations=58)
         end = tree.num_calls + 43
         assert len({part.counts[2] for part in tree._backend.trees}) > 1
-        while tree.num_calls < end:
-            tree.grow(calls=min(size, end - tree.num_calls))
+        grow_in_slices(tree, end, size)
         assert tree.num_calls == end
         tree.grow(simulations=10)
         found = tree._backend.counts, everything(tree)
@@ -86,9 +79,10 @@ def test_workers_slices_and_code_change_nothing(method):
         ("reference", None, 900),
         ("reference", None, 37),
     ):
-        tree = Tree(GARNET, method=method, seed=3, executor=executor, workers=workers)
-        while tree.num_calls < 900:
-            tree.grow(calls=min(size, 900 - tree.num_calls))
+        tree = sc.Tree(
+            GARNET, method=method, seed=3, executor=executor, workers=workers
+        )
+        grow_in_slices(tree, 900, size)
         found = tree._backend.counts, everything(tree), tree.policy()
         assert known is None or found == known
         known = found
@@ -96,10 +90,10 @@ def test_workers_slices_and_code_change_nothing(method):
 
 
 def test_a_forest_is_the_sum_of_its_trees():
-    forest = Tree(GAME, method=sc.UCT(trees=3), seed=5).grow(calls=1000)
+    forest = sc.Tree(GAME, method=sc.UCT(trees=3), seed=5).grow(calls=1000)
     alone = []
     for number in range(3):
-        tree = Tree(GAME, method=sc.UCT(max_nodes=1_000_000 // 3), seed=5)
+        tree = sc.Tree(GAME, method=sc.UCT(max_nodes=1_000_000 // 3), seed=5)
         if number:
             tree._backend.rng = stream(5, Key.TREE, number)
         alone.append(tree.grow(calls=divide_total(1000, [0, 0, 0])[number]))
@@ -117,18 +111,18 @@ def test_a_forest_is_the_sum_of_its_trees():
 
 
 def test_simulations_and_calls_together_end():
-    tree = Tree(GARNET, method=sc.UCT(trees=3), seed=1)
+    tree = sc.Tree(GARNET, method=sc.UCT(trees=3), seed=1)
     tree.grow(simulations=50, calls=700)
     assert tree.simulations <= 50
     assert tree.num_calls <= 700
-    again = Tree(GARNET, method=sc.UCT(trees=3), seed=1, executor="reference")
+    again = sc.Tree(GARNET, method=sc.UCT(trees=3), seed=1, executor="reference")
     again.grow(simulations=50, calls=700)
     assert everything(again) == everything(tree)
 
 
 @pytest.mark.parametrize("executor", ["compiled", "reference"])
 def test_a_forest_moves_with_the_play(executor):
-    tree = Tree(GAME, method=sc.UCT(trees=3), seed=2, executor=executor)
+    tree = sc.Tree(GAME, method=sc.UCT(trees=3), seed=2, executor=executor)
     tree.grow(simulations=60)
     for action, child in tree.children(0):
         node, moved = tree.node(child), copy.copy(tree)
@@ -156,16 +150,6 @@ def test_agents_and_plans_take_workers():
     assert played[0].mean_return == played[1].mean_return
     timed = sc.plan(GAME, method=sc.UCT(trees=2), seconds=0.05)
     assert timed.num_calls > 0
-
-
-def test_ctrl_c_answers_with_what_was_grown():
-    def press(news):
-        if news.phase == "sampling" and news.calls:
-            raise KeyboardInterrupt
-
-    answer = sc.plan(GARNET, method=sc.UCT(trees=2), budget=10**9, progress=press)
-    assert "Stopped by hand after" in answer.notes[-1]
-    assert answer.num_calls < 10**9
 
 
 def test_proofs_of_several_trees_hold_together():
@@ -227,14 +211,13 @@ def test_a_cluster_gives_the_same_bits():
 
 def test_rollouts_from_a_leaf_are_averaged_in_order():
     """Slices that cut rollouts short change nothing, and one rollout is the default."""
-    whole = Tree(GARNET, method=sc.BTS(leaf_rollouts=4), seed=1).grow(calls=1500)
+    whole = sc.Tree(GARNET, method=sc.BTS(leaf_rollouts=4), seed=1).grow(calls=1500)
     assert whole._backend.name == "reference"
-    sliced = Tree(GARNET, method=sc.BTS(leaf_rollouts=4), seed=1)
-    while sliced.num_calls < 1500:
-        sliced.grow(calls=min(23, 1500 - sliced.num_calls))
+    sliced = sc.Tree(GARNET, method=sc.BTS(leaf_rollouts=4), seed=1)
+    grow_in_slices(sliced, 1500, 23)
     assert everything(sliced) == everything(whole)
     # a simulation makes one step in the tree and four rollouts at first
-    first = Tree(GARNET, method=sc.UCT(leaf_rollouts=4), seed=1).grow(simulations=1)
+    first = sc.Tree(GARNET, method=sc.UCT(leaf_rollouts=4), seed=1).grow(simulations=1)
     assert first.num_calls == 1 + 4 * (first.setting.limit - 1)
 
 
@@ -247,7 +230,7 @@ def test_what_is_of_no_use_is_refused():
     with pytest.raises(sc.InvalidInput, match="policy of one tree"):
         sc.plan(GARNET, method=sc.UCT(trees=2), budget=10, certify=True)
     with pytest.raises(sc.InvalidInput, match=r"use trees="):
-        Tree(GARNET, method=sc.UCT(leaf_rollouts=2), executor="compiled")
+        sc.Tree(GARNET, method=sc.UCT(leaf_rollouts=2), executor="compiled")
     for wrong in (0, 1.5, True, 10**6):
         with pytest.raises(sc.InvalidInput, match="trees must be a whole number"):
             sc.UCT(trees=wrong)

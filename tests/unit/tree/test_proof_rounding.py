@@ -5,28 +5,24 @@ from fractions import Fraction
 from functools import cache
 
 import pytest
+from tree_worlds import BOARD, SURE, mdp
 
 import smoothcruiser as sc
-from smoothcruiser.errors import OracleError
 from smoothcruiser.tree.search_setting import setting_of
-from smoothcruiser.tree.tree import Tree
 
 SCALES = (0.1, 1e99, 1e16, 5e-324, 1e-310)
+UCT = sc.UCT(solve=True)
 
 
-def walk(rewards, *, actions=1, low=None, discount=1.0, **more):
+def walk(rewards, *, actions=1, low=None, discount=1.0):
     """A walk through ``rewards``, whichever action is taken."""
-    least = min(rewards) if low is None else low
-    return sc.MDP(
+    return mdp(
         lambda s, a, rng: (rewards[s], s + 1),
         num_actions=actions,
         discount=discount,
         horizon=len(rewards),
-        operator=sc.Max(),
-        reward_range=(least, max(rewards)),
-        initial_state=0,
+        reward_range=(min(rewards) if low is None else low, max(rewards)),
         deterministic=True,
-        **more,
     )
 
 
@@ -38,11 +34,20 @@ def holds(interval, value):
 def test_what_the_rewards_allow_is_rounded_too(budget):
     """Ten tenths are a little more than 1 and the product says 1, with no play ended."""
     tenths = walk([0.1] * 10, actions=2, low=0.0)
-    assert holds(sc.plan(tenths, method=sc.UCT(solve=True), budget=budget).interval,
-                 10 * Fraction(0.1))  # fmt: skip
+    interval = sc.plan(tenths, method=UCT, budget=budget).interval
+    assert holds(interval, 10 * Fraction(0.1))
     certain = walk([0.1] * 3, discount=0.9)  # one reward: known before the first call
     exact = Fraction(0.1) * sum(Fraction(0.9) ** t for t in range(3))
-    assert holds(sc.plan(certain, method=sc.UCT(solve=True), budget=5).interval, exact)
+    assert holds(sc.plan(certain, method=UCT, budget=5).interval, exact)
+
+
+def test_room_for_rounding_is_that_of_the_largest_sums():
+    """Rewards of 0.1 and then -0.1: sums below the root are larger than its value."""
+    there_and_back = walk([0.1] * 100 + [-0.1] * 100, low=-1.0)
+    method = sc.UCT(solve=True, expansion=None)
+    low, high = sc.plan(there_and_back, method=method, budget=900).interval
+    assert low <= 0.0 <= high
+    assert 0.0 < high - low < 1e-9
 
 
 def world(seed):
@@ -83,7 +88,7 @@ def test_random_worlds_of_every_scale_hold_their_exact_values():
     """Sums of huge, tiny and cancelling rewards, at five discounts and four times."""
     for seed in range(80):
         game, horizon, value, q = world(seed)
-        tree = Tree(game, method=sc.UCT(solve=True), seed=seed)
+        tree = sc.Tree(game, method=UCT, seed=seed)
         for calls in (1, 3, 10, 100):
             tree.grow(calls=calls)
             if not any(tree.node(0).edge_visits):
@@ -96,24 +101,10 @@ def test_random_worlds_of_every_scale_hold_their_exact_values():
 
 def test_short_numbers_and_declared_totals_leave_no_width():
     halves = walk([0.5, -0.25, 3.0], low=-1.0)
-    assert sc.plan(halves, method=sc.UCT(solve=True), budget=50).interval == (
-        3.25,
-        3.25,
-    )
-    ends = sc.MDP(
-        lambda s, a, rng: (0.3 * (s == 2), s + 1, s == 2),
-        num_actions=2,
-        discount=1.0,
-        horizon=3,
-        operator=sc.Max(),
-        reward_range=(0.0, 0.3),
-        terminal=True,
-        payoffs="end",
-        initial_state=0,
-        deterministic=True,
-    )
-    low, high = sc.plan(ends, method=sc.UCT(solve=True), budget=200).interval
-    assert low == high == 0.3
+    assert sc.plan(halves, method=UCT, budget=50).interval == (3.25, 3.25)
+    pays = {"horizon": 3, "reward_range": (0.0, 0.3)}
+    ends = sc.MDP(lambda s, a, rng: (0.3 * (s == 2), s + 1, s == 2), **(BOARD | pays))
+    assert sc.plan(ends, method=UCT, budget=200).interval == (0.3, 0.3)
 
 
 def test_long_sums_are_no_broken_claim():
@@ -121,25 +112,13 @@ def test_long_sums_are_no_broken_claim():
     steps, total = 100_000, 0.0
     for _ in range(steps):
         total += 0.1
-    slack = setting_of(walk([0.1] * steps, low=0.0), sc.UCT(solve=True)).slack
+    slack = setting_of(walk([0.1] * steps, low=0.0), UCT).slack
     assert steps * 0.1 * (1.0 + 1e-12) < total < steps * 0.1 + slack
 
 
 def test_a_tree_that_met_a_contradiction_proves_nothing():
-    def step(state, action, rng):
-        return 0.0, state + 1, rng.random() < 0.5
-
-    liar = sc.MDP(
-        step,
-        num_actions=2,
-        discount=1.0,
-        horizon=6,
-        operator=sc.Max(),
-        terminal=True,
-        initial_state=0,
-        deterministic=True,
-    )
-    tree = Tree(liar, method=sc.UCT(solve=True))
+    liar = mdp(lambda s, a, rng: (0.0, s + 1, rng.random() < 0.5), horizon=6, **SURE)
+    tree = sc.Tree(liar, method=UCT)
     for ask in (lambda: tree.grow(simulations=500), tree.estimate):
-        with pytest.raises(OracleError, match="had two outcomes"):
+        with pytest.raises(sc.OracleError, match="had two outcomes"):
             ask()

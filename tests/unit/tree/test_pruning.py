@@ -9,14 +9,11 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
-from test_forest import everything
-from test_tree_agreement import same
+from tree_worlds import everything, mdp, nodes_below, same
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.tree.kernels.rules_kernel import bound_node
 from smoothcruiser.tree.pruning import ANY_TIME, KnownBounds, bounds_of, row_of
-from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
 
@@ -73,14 +70,6 @@ MEMORIES = {
     name: some_bounds(problem)
     for name, problem in (("garnet", GARNET), ("game", GAME), ("sailing", SAIL))
 }
-
-
-def nodes_below(tree):
-    """(node, its depth) of every node."""
-    found = [(0, 0)]
-    for number, depth in found:
-        found += [(child, depth + 1) for _, child in tree.children(number)]
-    return [(tree.node(number), depth) for number, depth in found]
 
 
 def one_state(intervals, player=1):
@@ -189,7 +178,7 @@ def test_a_memory_that_knows_nothing_changes_no_bit(method):
         empty = sc.Certified(problem, delta=0.1)
         for executor in ("compiled", "reference"):
             trees = [
-                Tree(problem, method=search, seed=4, executor=executor)
+                sc.Tree(problem, method=search, seed=4, executor=executor)
                 for search in (method, replace(method, bounds=empty))
             ]
             with_none, with_empty = (tree.grow(simulations=50) for tree in trees)
@@ -201,7 +190,7 @@ def test_several_trees_and_moves():
     method = sc.UCT(trees=2, bounds=memory)
     found = []
     for executor in ("compiled", "reference"):
-        tree = Tree(GARNET, method=method, seed=1, executor=executor)
+        tree = sc.Tree(GARNET, method=method, seed=1, executor=executor)
         tree.grow(simulations=60)
         action, child = tree.children(0)[0]
         tree.advance(action, tree.node(child).state).grow(simulations=20)
@@ -213,7 +202,7 @@ def test_several_trees_and_moves():
 def test_a_move_that_was_excluded_may_be_made(executor):
     """The other player may err; time goes on counting."""
     memory = MEMORIES["sailing"]
-    tree = Tree(SAIL, method=sc.UCT(bounds=memory), seed=1, executor=executor)
+    tree = sc.Tree(SAIL, method=sc.UCT(bounds=memory), seed=1, executor=executor)
     tree.grow(simulations=20)
     root = tree.node(0)
     legal = SAIL.legal_actions(root.state)
@@ -227,16 +216,16 @@ def test_a_move_that_was_excluded_may_be_made(executor):
     out = tree.bounds.excluded_actions[after, 1]
     assert set(tree.node(0).actions) == set(SAIL.legal_actions(after)) - out
     illegal = next(iter(set(range(SAIL.num_actions)) - set(legal)), 99)
-    with pytest.raises(InvalidInput, match="not legal"):
-        Tree(SAIL, method="uct").advance(illegal, after)
+    with pytest.raises(sc.InvalidInput, match="not legal"):
+        sc.Tree(SAIL, method="uct").advance(illegal, after)
 
 
 def test_a_memory_that_learns_changes_the_next_tree():
     memory = sc.Certified(GARNET, delta=0.1)
     method = sc.UCT(bounds=memory)
-    before = Tree(GARNET, method=method, seed=1, executor="reference")
+    before = sc.Tree(GARNET, method=method, seed=1, executor="reference")
     memory.query(budget=60_000)
-    after = Tree(GARNET, method=method, seed=1, executor="reference")
+    after = sc.Tree(GARNET, method=method, seed=1, executor="reference")
     assert before.bounds.excluded_actions == {}
     found = after.grow(simulations=30).bounds.excluded_actions
     q = sc.solve(GARNET).q_values
@@ -265,7 +254,7 @@ def test_estimates_lie_inside_the_bounds(player):
     ends = [(-3.0, -2.0), (4.0, 5.0), (4.5, 6.0)]
     memory = Known(GAME, [BoundsRow(state, None, player, ends)])
     trees = [
-        Tree(problem, method=sc.UCT(bounds=b), executor="reference")
+        sc.Tree(problem, method=sc.UCT(bounds=b), executor="reference")
         for b in (memory, None)
     ]
     found, plain = (tree.grow(simulations=30).estimate() for tree in trees)
@@ -277,7 +266,9 @@ def test_estimates_lie_inside_the_bounds(player):
 
 def test_an_exact_solution_leaves_best_actions():
     solution = sc.solve(GARNET)
-    tree = Tree(GARNET, method=sc.UCT(bounds=solution), seed=1, executor="reference")
+    tree = sc.Tree(
+        GARNET, method=sc.UCT(bounds=solution), seed=1, executor="reference"
+    )
     estimate = tree.grow(simulations=5).estimate()
     assert tree.node(0).actions == (int(solution.q_values[0].argmax()),)
     assert any(note.endswith("; none of these is best.") for note in estimate.notes)
@@ -288,23 +279,25 @@ def walk(state, action, rng):
     return 0.5 * action, min(5, state + 1 + action)
 
 
-WALK = sc.MDP(walk, num_actions=2, discount=0.9, operator=sc.Max(), initial_state=0)
+WALK = mdp(walk, discount=0.9)
 
 
 def test_states_of_any_kind_are_known_by_their_keys():
-    problem = sc.MDP(
+    problem = mdp(
         lambda s, a, rng: (0.5 * a, [s[0] + 1, a]),
-        num_actions=2,
         discount=0.9,
-        operator=sc.Max(),
         initial_state=[0, 0],
         key=lambda s: s[0] % 3,
     )
     rows = [BoundsRow([4, 7], None, 1, [(0.0, 0.1), (0.5, 0.9)])]
-    tree = Tree(problem, method=sc.UCT(bounds=Known(problem, rows)), seed=1)
+    tree = sc.Tree(problem, method=sc.UCT(bounds=Known(problem, rows)), seed=1)
     tree.grow(simulations=40)
     shapes = {node.state[0] % 3: node.actions for node, _ in nodes_below(tree)}
     assert shapes == {0: (0, 1), 1: (1,), 2: (0, 1)}
+
+
+def known_nothing(problem=GARNET, **more):
+    return sc.UCT(bounds=Known(problem, []), **more)
 
 
 @pytest.mark.parametrize(
@@ -312,42 +305,42 @@ def test_states_of_any_kind_are_known_by_their_keys():
     [
         (lambda: sc.UCT(bounds=3), "must be a Certified or a Solution"),
         (lambda: sc.UCT(bounds="nowhere:memory"), "could not be found"),
-        (lambda: sc.UCT(bounds=Known(GARNET, []), solve=True), "drop one of them"),
+        (lambda: known_nothing(solve=True), "drop one of them"),
+    ],
+)
+def test_memories_that_are_none(make, why):
+    with pytest.raises(sc.InvalidInput, match=why):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("problem", "method", "why"),
+    [
         (
-            lambda: Tree(
-                replace(GARNET, operator=sc.Entropy(0.1)),
-                method=sc.UCT(bounds=Known(GARNET, [])),
-            ),
+            replace(GARNET, operator=sc.Entropy(0.1)),
+            known_nothing(),
             "all actions count",
         ),
         (
-            lambda: Tree(
-                replace(GARNET, discount=0.7), method=sc.UCT(bounds=Known(GARNET, []))
-            ),
-            "another problem .discount differ",
+            replace(GARNET, discount=0.7),
+            known_nothing(),
+            "another problem .discount diff",
         ),
-        (
-            lambda: Tree(GARNET, method=sc.MENTS(bounds=Known(GARNET, []))),
-            "a search for the plain maximum",
-        ),
-        (lambda: Tree(GARNET, method=sc.UCT(bounds=sc.solve(GAME))), "9 states"),
-        (lambda: Tree(SAIL, method=sc.UCT(bounds=sc.solve(SAIL))), "a horizon"),
-        (
-            lambda: Tree(
-                WALK, method=sc.UCT(bounds=Known(WALK, [])), executor="compiled"
-            ),
-            "no table of states",
-        ),
+        (GARNET, sc.MENTS(bounds=Known(GARNET, [])), "a search for the plain maximum"),
+        (GARNET, sc.UCT(bounds=sc.solve(GAME)), "9 states"),
+        (SAIL, sc.UCT(bounds=sc.solve(SAIL)), "a horizon"),
+        (WALK, known_nothing(WALK), "no table of states"),
     ],
 )
-def test_refusals(make, why):
-    with pytest.raises(InvalidInput, match=why):
-        make()
+def test_memories_of_no_use_are_refused(problem, method, why):
+    executor = "compiled" if problem is WALK else None
+    with pytest.raises(sc.InvalidInput, match=why):
+        sc.Tree(problem, method=method, executor=executor)
 
 
 def test_compiled_steps_without_a_table_grow_plain_trees():
     rows = [BoundsRow(0, None, 1, [(0.0, 0.1), (0.5, 0.9)])]
-    tree = Tree(WALK, method=sc.UCT(bounds=Known(WALK, rows)), seed=1)
+    tree = sc.Tree(WALK, method=sc.UCT(bounds=Known(WALK, rows)), seed=1)
     assert tree.grow(simulations=5)._backend.name == "reference"
     assert tree.node(0).actions == (1,)
 

@@ -5,11 +5,11 @@ is one of its instances, to the last bit.
 import math
 
 import pytest
+from tree_worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.paper_schedule import paper_schedule
@@ -100,21 +100,29 @@ def tiny_paper_schedule(facts, rollouts=3, samples=2):
     return schedule
 
 
+GARNET, GAME = (
+    "garnet:states=6,actions=3,seed=4",
+    "random-game:states=6,actions=2,seed=1",
+)
 PROBLEMS = [
-    sc.make("garnet:states=6,actions=3,seed=4", discount=0.5, temperature=0.7),
-    sc.make(
-        "garnet:states=6,actions=3,seed=4",
-        discount=0.5,
-        temperature=0.7,
-        operator="square-root",
-    ),
-    sc.make(
-        "garnet:states=6,actions=3,seed=4",
-        discount=0.5,
-        operator=sc.KL(0.3, (0.2, 0.3, 0.5)),
-    ),
-    sc.make("random-game:states=6,actions=2,seed=1", discount=0.4, temperature=0.5),
+    sc.make(GARNET, discount=0.5, temperature=0.7),
+    sc.make(GARNET, discount=0.5, temperature=0.7, operator="square-root"),
+    sc.make(GARNET, discount=0.5, operator=sc.KL(0.3, (0.2, 0.3, 0.5))),
+    sc.make(GAME, discount=0.4, temperature=0.5),
 ]
+
+
+def both_ways(problem, schedule, seed, count):
+    """Samples and calls of Alg. 2 (the reference engine) and of Alg. 5, on one stream."""
+    row = schedule.root.child
+    direct, host = (ReferenceEngine(Job(problem, schedule, 0)) for _ in range(2))
+    direct.rng, host.rng = stream(seed, 0, 0), stream(seed, 0, 0)
+    expected = [direct.sample_v(row, 0) for _ in range(count)]
+    # lends its checked, counted oracle and its stream
+    rules = SampleV(problem, schedule, row, host.oracle, host.rng.random)
+    samples = [search(rules, 0, problem.discount) for _ in range(count)]
+    assert host.calls == direct.calls
+    return samples, expected, host.calls
 
 
 @pytest.mark.compiles
@@ -122,75 +130,37 @@ PROBLEMS = [
     "problem", PROBLEMS, ids=lambda p: f"{p.name}-{p.operator.name}"
 )
 def test_sample_v_is_an_instance(problem):
-    """The same stream through Alg. 2 (the reference engine) and through Alg. 5
-    gives the same draws and the same calls.
-
-    The engine sums around a centre and the template does not, so the last
-    digits may differ.
+    """The engine sums around a centre and the template does not, so the last digits of
+    the same samples may differ.
     """
     schedule = tiny_paper_schedule(problem.facts)
-    row = schedule.root.child
-    direct = ReferenceEngine(Job(problem, schedule, 0))
-    direct.rng = stream(11, 0, 0)
-    expected = [direct.sample_v(row, 0) for _ in range(20)]
-
-    # lends its checked, counted oracle and its stream
-    host = ReferenceEngine(Job(problem, schedule, 0))
-    host.rng = stream(11, 0, 0)
-    rules = SampleV(problem, schedule, row, host.oracle, host.rng.random)
-    assert [search(rules, 0, problem.discount) for _ in range(20)] == pytest.approx(
-        expected, rel=1e-14
-    )
-    assert host.calls == direct.calls > 20
+    samples, expected, calls = both_ways(problem, schedule, 11, 20)
+    assert samples == pytest.approx(expected, rel=1e-14)
+    assert calls > 20
     assert len(set(expected)) > 1
 
 
 @pytest.mark.compiles
-def test_sample_v_through_alg_4_with_a_real_paper_schedule():
+def test_sample_v_with_a_real_paper_schedule():
     """The printed constants, nothing cut down: strong regularization and a
     small discount, where the paper's own table can be run.
     """
     problem = sc.make("chain:n=3", discount=0.05, temperature=10.0)
     schedule = paper_schedule(problem.facts, epsilon=0.5, delta_prime=0.9)
-    assert schedule.levels[schedule.root.child].kind is sc.Kind.ROLLOUT
     row = schedule.root.child
-    direct = ReferenceEngine(Job(problem, schedule, 0))
-    direct.rng = stream(3, 0, 0)
-    expected = sum(direct.sample_v(row, 0) for _ in range(3)) / 3.0
-    host = ReferenceEngine(Job(problem, schedule, 0))
-    host.rng = stream(3, 0, 0)
-    tally = generic_search(
-        SampleV(problem, schedule, row, host.oracle, host.rng.random),
-        0,
-        problem.discount,
-        until=lambda done: done >= 3,
-    )
-    assert tally.mean == expected
-    assert host.calls == direct.calls == 3 * schedule.level_calls[row]
+    assert schedule.levels[row].kind is sc.Kind.ROLLOUT
+    samples, expected, calls = both_ways(problem, schedule, 3, 3)
+    assert sum(samples) == sum(expected)
+    assert calls == 3 * schedule.level_calls[row]
 
 
 def test_a_terminal_state_ends_the_descent():
-    problem = sc.MDP(
-        lambda s, a, rng: (0.5, s + 1, s + 1 == 2),
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Entropy(1.0),
-        terminal=True,
-        initial_state=0,
-    )
-    schedule = tiny_paper_schedule(problem.facts)
-    row = schedule.root.child
-    direct = ReferenceEngine(Job(problem, schedule, 0))
-    direct.rng = stream(0, 0, 0)
-    host = ReferenceEngine(Job(problem, schedule, 0))
-    host.rng = stream(0, 0, 0)
-    assert search(
-        SampleV(problem, schedule, row, host.oracle, host.rng.random), 0, 0.5
-    ) == direct.sample_v(row, 0)
-    # Two steps of reward 1/2 and two of entropy log 2, since both actions look alike.
-    assert direct.sample_v(row, 0) == pytest.approx(
-        0.5 + math.log(2.0) + 0.5 * (0.5 + math.log(2.0))
-    )
+    """Two steps of reward 1/2 and two of entropy log 2, since both actions look alike."""
+    known = {"operator": sc.Entropy(1.0), "terminal": True}
+    problem = mdp(lambda s, a, rng: (0.5, s + 1, s + 1 == 2), **known)
+    samples, expected, _ = both_ways(problem, tiny_paper_schedule(problem.facts), 0, 1)
+    assert samples == expected
+    assert expected == [pytest.approx(1.5 * (0.5 + math.log(2.0)))]
 
 
 def test_blind_levels_are_no_part_of_sample_v():
@@ -201,5 +171,5 @@ def test_blind_levels_are_no_part_of_sample_v():
         "levels",
         (sc.Level(sc.Kind.CONSTANT), sc.Level(sc.Kind.BLIND, continuation=0)),
     )
-    with pytest.raises(InvalidInput, match="blind"):
+    with pytest.raises(sc.InvalidInput, match="blind"):
         SampleV(PROBLEMS[0], schedule, 1, lambda s, a: (0.0, s, False), lambda: 0.5)

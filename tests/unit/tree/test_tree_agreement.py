@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numba
 import numpy as np
 import pytest
+from tree_worlds import grow_in_slices, mdp, same
 
 import smoothcruiser as sc
-from smoothcruiser.errors import OracleError
-from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
 
@@ -33,45 +32,23 @@ PROBLEMS = {
     ),
     "sailing": sc.make("sailing:n=4", discount=1.0, operator="max"),
 }
+each_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+each_problem = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 
 
-def same(problem, method, simulations=50, seed=3, calls=None):
-    limit = {"simulations": simulations} if calls is None else {"calls": calls}
-    compiled = Tree(problem, method=method, seed=seed).grow(**limit)
-    plain = Tree(problem, method=method, seed=seed, executor="reference").grow(**limit)
-    assert compiled._backend.name == "compiled"
-    assert plain._backend.name == "reference"
-    assert compiled._backend.counts == plain._backend.counts
-    assert compiled.node(0) == plain.node(0)
-    waiting = [(0, 0)]
-    while waiting:  # every node, by the actions and states that lead to it
-        i, j = waiting.pop()
-        left, right = compiled.node(i), plain.node(j)
-        assert replace(left, number=0) == replace(right, number=0)
-        twins = {
-            (action, plain.node(number).state): number
-            for action, number in plain.children(j)
-        }
-        below = compiled.children(i)
-        assert len(below) == len(twins)
-        waiting += [
-            (number, twins[action, compiled.node(number).state])
-            for action, number in below
-        ]
-    return compiled
+@each_variant
+@each_problem
+def test_compiled_is_plain(problem, variant):
+    """Every method; RENTS with either prior."""
+    for method in METHODS:
+        same(problem, method(**variant))
+    same(problem, sc.RENTS(prior="parent", **variant))
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
-def test_compiled_is_plain(problem, method, variant):
-    same(problem, method(**variant))
-
-
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
+@each_variant
+@each_problem
 def test_slices_of_calls_change_nothing(problem, variant):
-    """A simulation that the calls cut short waits and is gone on with: dropping
+    """A simulation that the calls cut short waits and is resumed: dropping
     it would drop the long ones, and bias every value.
     """
     for method in (
@@ -79,37 +56,26 @@ def test_slices_of_calls_change_nothing(problem, variant):
         sc.DENTS(**variant),
         sc.RENTS(prior="parent", **variant),
     ):
-        whole = Tree(problem, method=method, seed=5).grow(calls=600)
+        whole = sc.Tree(problem, method=method, seed=5).grow(calls=600)
         for executor in ("compiled", "reference"):
             for size in (1, 7, 50):
-                sliced = Tree(problem, method=method, seed=5, executor=executor)
-                while sliced.num_calls < 600:
-                    sliced.grow(calls=min(size, 600 - sliced.num_calls))
+                sliced = sc.Tree(problem, method=method, seed=5, executor=executor)
+                grow_in_slices(sliced, 600, size)
                 assert sliced._backend.counts == whole._backend.counts
                 assert sliced.node(0) == whole.node(0)
-
-
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
-def test_the_parent_as_prior(problem, variant):
-    same(problem, sc.RENTS(prior="parent", **variant))
 
 
 def test_a_cold_search_with_hopeful_untried_actions():
     """exp((Q - top)/t) underflows for every tried action here; only the tried
     ones have weight.
     """
-    tree = same(
-        PROBLEMS["garnet"], sc.RENTS(temperature=1e-4, exploration=0.0, initial_q=50.0)
-    )
-    assert tree.estimate().value < 50.0
+    method = sc.RENTS(temperature=1e-4, exploration=0.0, initial_q=50.0)
+    assert same(PROBLEMS["garnet"], method).estimate().value < 50.0
 
 
-@pytest.mark.parametrize(
-    "average", [sc.BTS(average_returns=True), sc.DENTS(average_returns=True)], ids=str
-)
-def test_average_returns(average):
-    same(PROBLEMS["garnet"], average)
+@pytest.mark.parametrize("method", [sc.BTS, sc.DENTS])
+def test_average_returns(method):
+    same(PROBLEMS["garnet"], method(average_returns=True))
 
 
 class Place(NamedTuple):
@@ -141,6 +107,11 @@ def spin(state, action, rng):
     return after[0] / 100.0, after
 
 
+@numba.njit
+def mirror(state, action, rng):
+    return 0.5, state * (1.0 if action == 1 else -1.0)
+
+
 GAME = sc.Game(
     walk,
     player=turn,
@@ -151,6 +122,7 @@ GAME = sc.Game(
     terminal=True,
     initial_state=Place(0, 0.0),
 )
+ARRAYS = mdp(spin, initial_state=np.zeros(2, dtype=np.int64))
 
 
 @pytest.mark.slow
@@ -158,42 +130,58 @@ def test_named_tuples_legal_moves_ends_and_players():
     """A user's own compiled game: NamedTuple states, moves that are not always
     legal, an end flagged by the step.
     """
-    game = GAME
-    tree = same(game, sc.MENTS(depth=8), simulations=80)
+    tree = same(GAME, sc.MENTS(depth=8), simulations=80)
     assert isinstance(tree.node(1).state, Place)
     assert {tree.node(i).player for i in range(tree.num_nodes)} == {1, 2}
 
 
-def test_compiled_errors_name_state_and_action():
+@pytest.mark.parametrize("executor", ["compiled", "reference"])
+def test_compiled_errors_name_state_and_action(executor):
     """Rewards of 0.1 against a declared range of (0, 0.05): the code that the
     kernel returns becomes the sentence of the plain tree.
     """
     narrow = replace(GAME, reward_range=(0.0, 0.05))
-    for executor in ("compiled", "reference"):
-        with pytest.raises(
-            OracleError,
-            match=r"reward 0\.1 at state Place\(x=-?\d+, level=[\d.]+\), action 1",
-        ):
-            Tree(narrow, method="uct", seed=2, executor=executor).grow(simulations=10)
+    tree = sc.Tree(narrow, method="uct", seed=2, executor=executor)
+    words = r"reward 0\.1 at state Place\(x=-?\d+, level=[\d.]+\), action 1"
+    with pytest.raises(sc.OracleError, match=words):
+        tree.grow(simulations=10)
+
+
+@numba.njit
+def nobody(state):
+    return 0 if state.x == 1 else 1
+
+
+@pytest.mark.parametrize("executor", ["compiled", "reference"])
+def test_players_are_one_or_two(executor):
+    game = replace(GAME, player=nobody)
+    words = r"player\(.*must be 1 \(max\) or 2 \(min\)"
+    with pytest.raises(sc.InvalidInput, match=words):
+        sc.Tree(game, method="uct", executor=executor).grow(simulations=20)
 
 
 @pytest.mark.slow
-def test_arrays_are_states():
-    problem = sc.MDP(
-        spin,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Max(),
-        initial_state=np.zeros(2, dtype=np.int64),
-    )
-    tree = Tree(problem, method="bts", seed=1).grow(simulations=60)
-    plain = Tree(problem, method="bts", seed=1, executor="reference").grow(
-        simulations=60
+@pytest.mark.parametrize(
+    ("problem", "children"),
+    [
+        (
+            ARRAYS,
+            4,
+        ),  # two next states an action: arrays that came back were recognized
+        (
+            mdp(mirror, initial_state=np.zeros(2)),
+            2,
+        ),  # zeros of both signs are one state
+    ],
+)
+def test_arrays_are_states(problem, children):
+    tree, plain = (
+        sc.Tree(problem, method="bts", seed=1, executor=executor).grow(simulations=60)
+        for executor in (None, "reference")
     )
     assert tree.num_nodes == plain.num_nodes
     assert tree.node(0).edge_totals == plain.node(0).edge_totals
-    # two next states an action: arrays that came back were recognized
-    assert len(tree.children(0)) == 4
+    assert len(tree.children(0)) == children
 
 
 @pytest.mark.slow
@@ -201,14 +189,7 @@ def test_a_tree_of_arrays_moves_with_its_memory():
     """Nodes are moved when the tree advances: a state that was read before must
     not change under the reader's hands.
     """
-    arrays = sc.MDP(
-        spin,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Max(),
-        initial_state=np.zeros(2, dtype=np.int64),
-    )
-    tree = Tree(arrays, method="bts", seed=1).grow(simulations=200)
+    tree = sc.Tree(ARRAYS, method="bts", seed=1).grow(simulations=200)
     for _ in range(3):
         action, child = tree.children(0)[-1]
         state = tree.node(child).state
@@ -218,61 +199,12 @@ def test_a_tree_of_arrays_moves_with_its_memory():
 
 
 @pytest.mark.slow
-def test_arrays_that_differ_by_the_sign_of_zero_are_one_state():
-    @numba.njit
-    def mirror(state, action, rng):
-        return 0.5, state * (1.0 if action == 1 else -1.0)
-
-    problem = sc.MDP(
-        mirror,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Max(),
-        initial_state=np.zeros(2),
-    )
-    compiled = Tree(problem, method="bts", seed=1).grow(simulations=60)
-    assert (
-        compiled.num_nodes
-        == Tree(problem, method="bts", seed=1, executor="reference")
-        .grow(simulations=60)
-        .num_nodes
-    )
-
-
-@numba.njit
-def nobody(state):
-    return 0 if state.x == 1 else 1
-
-
-def test_players_are_one_or_two():
-    for executor in ("compiled", "reference"):
-        with pytest.raises(
-            sc.InvalidInput, match=r"player\(.*must be 1 \(max\) or 2 \(min\)"
-        ):
-            Tree(replace(GAME, player=nobody), method="uct", executor=executor).grow(
-                simulations=20
-            )
-
-
-@pytest.mark.slow
-def test_slices_of_calls_with_users_states():
-    """What waits between two slices is stored in the state's own form: a
-    NamedTuple, an array.
-    """
-    arrays = sc.MDP(
-        spin,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Max(),
-        initial_state=np.zeros(2, dtype=np.int64),
-    )
-    for problem in (GAME, arrays):
-        whole = Tree(problem, method=sc.BTS(depth=9), seed=5).grow(calls=400)
-        sliced = Tree(problem, method=sc.BTS(depth=9), seed=5)
-        while sliced.num_calls < whole.num_calls:
-            sliced.grow(calls=min(3, whole.num_calls - sliced.num_calls))
-        assert sliced._backend.counts == whole._backend.counts
-        assert (sliced.node(0).edge_visits, sliced.node(0).edge_totals) == (
-            whole.node(0).edge_visits,
-            whole.node(0).edge_totals,
-        )
+@pytest.mark.parametrize("problem", [GAME, ARRAYS], ids=["NamedTuple", "array"])
+def test_slices_of_calls_with_users_states(problem):
+    """What waits between two slices is stored in the state's own form."""
+    whole = sc.Tree(problem, method=sc.BTS(depth=9), seed=5).grow(calls=400)
+    sliced = sc.Tree(problem, method=sc.BTS(depth=9), seed=5)
+    grow_in_slices(sliced, whole.num_calls, 3)
+    assert sliced._backend.counts == whole._backend.counts
+    assert sliced.node(0).edge_visits == whole.node(0).edge_visits
+    assert sliced.node(0).edge_totals == whole.node(0).edge_totals

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
 
@@ -15,7 +14,7 @@ WHOLE = {"expansion": None, "initial_q": 0.0}
 
 
 def grown(problem, method, simulations, seed=0):
-    return Tree(problem, method=method, seed=seed).grow(simulations=simulations)
+    return sc.Tree(problem, method=method, seed=seed).grow(simulations=simulations)
 
 
 @pytest.mark.parametrize(
@@ -41,47 +40,32 @@ def test_backups_converge_to_the_exact_value(method, operator):
         assert tree.q_values() == pytest.approx(list(exact.q_values[0]), abs=0.03)
 
 
-def test_chance_nodes_are_weighed_by_their_frequency():
-    """Discounted garnet with random successors: MENTS at the problem's own
-    temperature finds the exact soft value.
-    """
-    problem = sc.make(
-        "garnet:states=4,actions=2,branching=2,seed=3", discount=0.3, temperature=0.5
-    )
-    tree = grown(problem, sc.MENTS(depth=6), 60_000)
-    assert tree.estimate().value == pytest.approx(
-        sc.solve(problem).values[0], abs=0.01
-    )
+CHANCE = sc.make(
+    "garnet:states=4,actions=2,branching=2,seed=3", discount=0.3, temperature=0.5
+)
+GAME = sc.make(
+    "random-game:states=6,actions=2,branching=2,seed=5", discount=0.3, temperature=0.4
+)
+BANDIT = sc.make("synthetic-tree:k=4,d=1,seed=1", discount=1.0, operator=sc.KL(0.2))
+EASY = sc.make("synthetic-tree:k=2,d=2,seed=1", discount=1.0, operator="max")
+# at the root the prior is uniform: with one decision RENTS is mellowmax
+MELLOW = sc.RENTS(temperature=0.2, exploration=0.5, prior="parent")
 
 
-def test_games_mirror():
-    """Swapping the players and the signs of the rewards mirrors the exact
-    values, and MENTS finds both.
-    """
-    problem = sc.make(
-        "random-game:states=6,actions=2,branching=2,seed=5",
-        discount=0.3,
-        temperature=0.4,
-    )
-    for state in range(4):
-        exact = sc.solve(problem).values[state]
-        tree = Tree(problem, state, method=sc.MENTS(depth=6), seed=1).grow(
-            simulations=40_000
-        )
-        assert tree.estimate().value == pytest.approx(exact, abs=0.01)
-
-
-def test_rents_of_the_parent_at_depth_one_is_kl_to_uniform():
-    """At the root the prior is uniform, so with one decision RENTS is mellowmax."""
-    problem = sc.make(
-        "synthetic-tree:k=4,d=1,seed=1", discount=1.0, operator=sc.KL(0.2)
-    )
-    tree = grown(
-        problem, sc.RENTS(temperature=0.2, exploration=0.5, prior="parent"), 30_000
-    )
-    assert tree.estimate().value == pytest.approx(
-        sc.solve(problem).values[0], abs=0.005
-    )
+@pytest.mark.parametrize(
+    ("problem", "method", "states", "close"),
+    [
+        (CHANCE, sc.MENTS(depth=6), 1, 0.01),
+        (GAME, sc.MENTS(depth=6), 4, 0.01),  # states of both players
+        (BANDIT, MELLOW, 1, 0.005),
+        (EASY, sc.UCT(exploration=0.5), 1, 0.02),
+    ],
+    ids=["chance", "game", "mellowmax", "uct"],
+)
+def test_values_of_small_worlds(problem, method, states, close):
+    for state, exact in enumerate(sc.solve(problem).values[:states]):
+        tree = sc.Tree(problem, state, method=method, seed=1).grow(simulations=50_000)
+        assert tree.estimate().value == pytest.approx(exact, abs=close)
 
 
 def test_rents_of_visits_settles_on_the_maximum():
@@ -115,12 +99,6 @@ def test_rents_comes_between_tents_and_ments():
     ]
     assert found == sorted(found)
     assert found[2] > 2.0 * found[1]
-
-
-def test_uct_converges_on_an_easy_tree():
-    problem = sc.make("synthetic-tree:k=2,d=2,seed=1", discount=1.0, operator="max")
-    tree = grown(problem, sc.UCT(exploration=0.5), 30_000)
-    assert tree.estimate().value == pytest.approx(1.0, abs=0.02)
 
 
 # --- the d-chain of Coquelin and Munos, as in Painter et al. 2023 -------------
@@ -209,17 +187,16 @@ def test_what_the_exact_soft_values_of_sailing_recommend(temperature, earned):
     assert worth[problem.initial_state] == pytest.approx(earned, abs=0.05)
 
 
-def test_the_published_optima():
+@pytest.mark.parametrize(
+    ("name", "state", "value"),
+    [
+        ("sailing", 3, pytest.approx(-15.0, abs=0.05)),
+        ("d-chain", 0, 1.0),
+        ("d-chain:final=0.5", 0, 0.9),
+        ("frozen-lake", 0, pytest.approx(0.99**14)),  # moves to the corner of the lake
+    ],
+)
+def test_the_published_optima(name, state, value):
     """Painter et al.: sailing -15.0, the chains 1.0 and 0.9."""
-    assert sc.solve(sc.make("sailing", discount=1.0, operator="max")).values[
-        3
-    ] == pytest.approx(-15.0, abs=0.05)
-    assert sc.solve(sc.make("d-chain", discount=1.0, operator="max")).values[0] == 1.0
-    assert (
-        sc.solve(sc.make("d-chain:final=0.5", discount=1.0, operator="max")).values[0]
-        == 0.9
-    )
-    # Fourteen moves to the corner of the lake.
-    assert sc.solve(sc.make("frozen-lake", discount=1.0, operator="max")).values[
-        0
-    ] == pytest.approx(0.99**14)
+    solution = sc.solve(sc.make(name, discount=1.0, operator="max"))
+    assert solution.values[state] == value

@@ -1,27 +1,178 @@
-"""Views of a tree: text, SVG and HTML that stand alone and say what they leave out."""
+"""Views of a tree: text, SVG and HTML that stand alone and say what they leave out; trees
+that fold, and pages that follow a search while it runs.
+"""
 
 import re
+from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.display.following import Follower
 from smoothcruiser.tree import view
-from smoothcruiser.tree.tree import Tree
-
-pytestmark = pytest.mark.compiles
-
-GAME = Tree(
-    sc.make("random-game:states=9,actions=3,seed=2", discount=0.7, temperature=0.2),
-    method="ments",
-).grow(simulations=500)
 
 
-def test_text_shows_the_statistics():
-    tree = Tree(sc.make("chain:n=3", discount=0.5, operator="max"), method="bts").grow(
-        simulations=100
+def step(state, action, rng):
+    """Three moves by turns; the sum of the digits decides."""
+    after = (*state, action)
+    if len(after) == 3:
+        return float(sum(after) % 3 - 1), after, True
+    return 0.0, after
+
+
+GAME = sc.Game(
+    step,
+    player=lambda state: 1 + len(state) % 2,
+    num_actions=3,
+    discount=1.0,
+    horizon=3,
+    operator=sc.Max(),
+    reward_range=(-1.0, 1.0),
+    payoffs="end",
+    terminal=True,
+    initial_state=(),
+    deterministic=True,
+    actions=("<a>", "b", "c"),
+)
+
+
+class Nesting(HTMLParser):
+    """Refuses tags that are not closed in order; counts what is open at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.stack, self.opened, self.deepest = [], 0, 0
+
+    def handle_starttag(self, tag, attrs):
+        if tag in ("meta", "rect", "circle", "path"):
+            return
+        self.stack.append(tag)
+        self.opened += tag == "details" and ("open", None) in attrs
+        self.deepest = max(self.deepest, self.stack.count("details"))
+
+    def handle_endtag(self, tag):
+        if tag not in ("rect", "circle", "path"):
+            assert self.stack.pop() == tag
+
+
+def grown(**options):
+    return sc.Tree(GAME, method=sc.UCT(**options), executor="reference").grow(
+        simulations=60
     )
+
+
+def test_a_tree_folds_without_a_script():
+    tree = grown()
+    text = view.html(tree)
+    parsed = Nesting()
+    parsed.feed(text)
+    parsed.close()
+    assert parsed.stack == []
+    assert parsed.deepest == 2  # the root and its children, which have nodes below
+    assert parsed.opened == 2  # the principal line
+    assert not re.search(r"(src|href)\s*=|@import|url\(|<script|\son\w+=", text)
+    assert "&lt;a&gt;" in text
+    assert "<a>" not in text
+    assert "proven" not in text
+    moves = view.principal_line(tree)
+    assert moves[0][0] == tree.problem.label((), tree.action())
+    assert f"{moves[0][1]:,}" in text
+
+
+def test_what_is_proven_is_marked():
+    tree = grown(solve=True)
+    text = view.html(tree)
+    assert tree.proven
+    assert '<span class="sure">proven</span>' in text
+    assert "the end</div>" in text  # moves that end the play have no node
+    low, high = next(box for box in tree.node(0).boxes if box[0] < box[1])
+    assert f"in [{low:.4g}, {high:.4g}]" in text
+    assert f"<td>[{low:.6g}, {high:.6g}]</td>" in text
+
+
+def test_hidden_nodes_are_counted(monkeypatch):
+    monkeypatch.setattr(view, "LEAST_SHARE", 0.2)
+    tree = grown()
+    few = view.folded_html(tree)
+    hidden = [int(n) for n in re.findall(r"(\d+) more", few)]
+    shown = few.count(" visits, value") - 1
+    assert hidden
+    assert shown + sum(hidden) >= len(tree.children(0))
+
+
+def test_a_page_follows_a_run(tmp_path, monkeypatch):
+    """The page asks to be read again until the run is over, and never half of it."""
+    monkeypatch.setattr("smoothcruiser.display.following.SECONDS", 0.0)
+    page, seen = tmp_path / "run.html", []
+    follower = sc.follow(page)
+    assert 'http-equiv="refresh"' in page.read_text(encoding="utf-8")
+
+    class Noting(Follower):
+        def _write(self, text):
+            super()._write(text)
+            seen.append(page.read_text(encoding="utf-8"))
+
+    follower.__class__ = Noting
+    sc.plan(
+        GAME, method="uct", simulations=3000, progress=follower, executor="reference"
+    )
+    assert all(text.endswith("</html>\n") for text in seen)
+    assert all("refresh" in text for text in seen[:-1])
+    assert any('class="fold"' in text for text in seen)
+    assert "refresh" not in seen[-1]
+    assert "<code>done" in seen[-1]
+    for calls in (10**6, 2 * 10**6):  # how many reports a run makes is the clock's
+        follower(sc.Progress(phase="done", calls=calls, seconds=1.0, value=0.1))
+    assert "value over calls" in seen[-1]
+    assert [path.name for path in tmp_path.iterdir()] == ["run.html"]
+
+
+def test_pages_that_cannot_be_written(tmp_path):
+    with pytest.raises(sc.InvalidInput, match="cannot be written"):
+        sc.follow(tmp_path / "missing" / "run.html")
+    with pytest.raises(sc.InvalidInput, match=r"follow\('search\.html'\)"):
+        sc.follow()
+    for wrong in ("", 3):
+        with pytest.raises(sc.InvalidInput, match="an HTML file, got"):
+            sc.follow(wrong)
+    with pytest.raises(sc.InvalidInput, match="depth must be a whole number"):
+        sc.follow(tmp_path / "run.html", depth=0)  # before the run, not in its middle
+    folder = tmp_path / "there"
+    folder.mkdir()
+    follower = sc.follow(folder / "run.html")
+    (folder / "run.html").unlink()
+    folder.rmdir()
+    answer = sc.plan(
+        GAME, method="uct", simulations=50, progress=follower, executor="reference"
+    )
+    assert answer.num_calls > 0  # the answer is not lost with the page
+    assert isinstance(follower.failed, OSError)
+
+
+@pytest.mark.compiles
+def test_any_run_can_be_followed(tmp_path):
+    page = tmp_path / "run.html"
+    problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
+    sc.plan(
+        problem, epsilon=0.3, delta=0.1, method="certified", progress=sc.follow(page)
+    )
+    assert "<code>done" in page.read_text(encoding="utf-8")
+
+
+# --- trees as text and pictures ----------------------------------------------
+
+RANDOM = sc.make(
+    "random-game:states=9,actions=3,seed=2", discount=0.7, temperature=0.2
+)
+GROWN = sc.Tree(RANDOM, method="ments", executor="reference").grow(simulations=500)
+
+
+@pytest.mark.compiles
+def test_text_shows_the_statistics():
+    tree = sc.Tree(
+        sc.make("chain:n=3", discount=0.5, operator="max"), method="bts"
+    ).grow(simulations=100)
     drawn = view.text(tree, depth=1)
     root = tree.node(0)
     assert drawn.splitlines()[1] == f"state 0  value {root.value:.4g}  visits 100"
@@ -32,22 +183,24 @@ def test_text_shows_the_statistics():
         assert f"visits {tree.node(child).visits:,}" in drawn
 
 
+@pytest.mark.compiles
 def test_what_is_left_out_is_counted():
-    root = view.visible_branch(GAME, depth=2, width=2)
+    root = view.visible_branch(GROWN, depth=2, width=2)
     assert len(root.children) == 2
-    assert root.hidden == len(GAME.children(0)) - 2 > 0
-    assert f"{root.hidden} more" in view.text(GAME, depth=2, width=2)
+    assert root.hidden == len(GROWN.children(0)) - 2 > 0
+    assert f"{root.hidden} more" in view.text(GROWN, depth=2, width=2)
     counted = [child.node.visits for child in root.children]
     assert counted == sorted(counted, reverse=True)
     assert min(counted) >= max(
-        GAME.node(i).visits
-        for _, i in GAME.children(0)
-        if GAME.node(i).visits not in counted
+        GROWN.node(i).visits
+        for _, i in GROWN.children(0)
+        if GROWN.node(i).visits not in counted
     )
 
 
+@pytest.mark.compiles
 def test_svg_is_well_formed_and_self_contained():
-    picture = ElementTree.fromstring(view.svg(GAME, depth=3, width=3))
+    picture = ElementTree.fromstring(view.svg(GROWN, depth=3, width=3))
     space = "{http://www.w3.org/2000/svg}"
     groups = picture.findall(f"{space}g")
     count = 1
@@ -55,25 +208,27 @@ def test_svg_is_well_formed_and_self_contained():
     def below(part):
         return 1 + sum(below(child) for child in part.children)
 
-    assert len(groups) == below(view.visible_branch(GAME, depth=3, width=3)) > count
+    assert len(groups) == below(view.visible_branch(GROWN, depth=3, width=3)) > count
     assert picture.findall(f"{space}g/{space}rect")  # the min player's nodes
-    text = view.html(GAME)
+    text = view.html(GROWN)
     assert not re.search(r"(src|href)\s*=|@import|url\(|<script|\son\w+=", text)
     assert re.findall(r"https?://[^\"' ]+", text) == ["http://www.w3.org/2000/svg"]
 
 
+@pytest.mark.compiles
 def test_files_by_their_ending(tmp_path):
     for name in ("tree.txt", "tree.svg", "tree.html"):
-        assert view.save(GAME, tmp_path / name).read_text(encoding="utf-8")
-    with pytest.raises(InvalidInput, match=r"\.svg"):
-        view.save(GAME, tmp_path / "tree.gif")
-    with pytest.raises(InvalidInput, match="width"):
-        view.text(GAME, width=0)
+        assert view.save(GROWN, tmp_path / name).read_text(encoding="utf-8")
+    with pytest.raises(sc.InvalidInput, match=r"\.svg"):
+        view.save(GROWN, tmp_path / "tree.gif")
+    with pytest.raises(sc.InvalidInput, match="width"):
+        view.text(GROWN, width=0)
 
 
+@pytest.mark.compiles
 def test_nodes_do_not_overlap():
     places = view._all_positions(
-        view._lay_out(view.visible_branch(GAME, depth=3, width=4), 0, [0.0])
+        view._lay_out(view.visible_branch(GROWN, depth=3, width=4), 0, [0.0])
     )
     spots = {(round(place.x), round(place.y)) for place in places}
     assert len(spots) == len(places)

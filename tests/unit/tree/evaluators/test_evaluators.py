@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
 
@@ -16,7 +14,7 @@ MAZE = sc.make("garnet:states=12,actions=3,seed=1", discount=0.8, operator="max"
 
 
 def grown(problem, method, simulations=60, **more):
-    tree = Tree(problem, method=method, seed=3, executor="reference", **more)
+    tree = sc.Tree(problem, method=method, seed=3, executor="reference", **more)
     return tree.grow(simulations=simulations)
 
 
@@ -129,14 +127,14 @@ def test_values_outside_the_bounds_are_clipped_with_a_note():
     ],
 )
 def test_what_is_wrong_is_one_sentence(method, sentence):
-    with pytest.raises(InvalidInput, match=sentence) as error:
+    with pytest.raises(sc.InvalidInput, match=sentence) as error:
         grown(MAZE, method())
     assert "\n" not in str(error.value)
 
 
 def test_an_error_of_the_function_names_the_state():
     with pytest.raises(
-        OracleError, match=r"value raised ZeroDivisionError.*at state 0"
+        sc.OracleError, match=r"value raised ZeroDivisionError.*at state 0"
     ):
         grown(MAZE, sc.UCT(value=lambda s: 1 / 0))
 
@@ -151,10 +149,12 @@ def test_a_compiled_function_that_is_wrong_is_not_the_oracles_fault():
         (two, "not enough arguments"),
         (field, "Unknown attribute"),
     ):
-        with pytest.raises(OracleError, match=f"value raised .*{words}") as error:
+        with pytest.raises(sc.OracleError, match=f"value raised .*{words}") as error:
             grown(MAZE, sc.UCT(value=function))
         assert "\n" not in str(error.value)
-    with pytest.raises(InvalidInput, match="value must return one number per state"):
+    with pytest.raises(
+        sc.InvalidInput, match="value must return one number per state"
+    ):
         grown(MAZE, sc.UCT(value=numba.njit(lambda state: (0.0, 1.0))))
 
 
@@ -176,7 +176,7 @@ def test_leaf_batches_ask_for_many_at_once():
 
 def test_a_warm_start_orders_what_is_untried():
     firsts = {s: [0.1, 0.9, 0.5] for s in range(12)}
-    tree = Tree(
+    tree = sc.Tree(
         MAZE, method=sc.UCT(initial_q=firsts.get), seed=1, executor="reference"
     )
     assert tree.q_values() == [0.1, 0.9, 0.5]
