@@ -2,7 +2,8 @@
 
 A row is (what went wrong, the code as it was written, a fragment of the answer, the
 grade that a reader gave to the whole answer, where it is not A). Grades: A one sentence
-that says what came and what to change; B clear, but the reader has to find the remedy; C unclear; F silent,
+that says what came and what to change; B clear, but the reader has to find the remedy; C
+unclear; F silent,
 wrong or a traceback. The code sees ``PRELUDE``; a line that begins with ``$`` is a
 command of the command line.
 """
