@@ -49,7 +49,7 @@ from smoothcruiser.engines.root_answer import pieces
 from smoothcruiser.engines.shards import cut_shards
 from smoothcruiser.engines.stopping_rule import stopping_rule
 from smoothcruiser.exact.policy_value import policy_value
-from smoothcruiser.reproduce.full import root_samples
+from smoothcruiser.reproduce.full_algorithm import root_samples
 from smoothcruiser.schedule.compiler.optimizer import (
     compile_schedule,
     smallest_epsilon,

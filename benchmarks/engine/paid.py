@@ -37,7 +37,7 @@ from smoothcruiser.engines.registry import make_engine
 from smoothcruiser.engines.run import RootSums
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.engines.stopping_rule import stopping_rule
-from smoothcruiser.reproduce.full import repeat
+from smoothcruiser.reproduce.full_algorithm import repeat
 
 # name, state (None: the initial one), discount, temperature, epsilon
 PROBLEMS = (

@@ -37,7 +37,7 @@ from benchmarks.timing import commit
 
 import smoothcruiser as sc
 from smoothcruiser.store import Store
-from smoothcruiser.store.file import seal
+from smoothcruiser.store.store_file import seal
 
 PROMISE = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
 SIDES = ("", "-wal")  # a store and its write-ahead log

@@ -12,7 +12,7 @@ from smoothcruiser.cli.app import app
 from smoothcruiser.problem.adapter_protocol import list_adapters
 from smoothcruiser.problem.zoo import ZOO
 from smoothcruiser.records.data import kinds, schema
-from smoothcruiser.store.file import APPLICATION, TABLES, VERSION
+from smoothcruiser.store.store_file import APPLICATION, TABLES, VERSION
 
 # click keeps no help for arguments
 ARGUMENTS = {

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
     from smoothcruiser.checks import Check, check
     from smoothcruiser.comparison import Comparison, compare
-    from smoothcruiser.display.following import follow
+    from smoothcruiser.display.follow_page import follow
     from smoothcruiser.display.page import report
     from smoothcruiser.display.result_pages import view
     from smoothcruiser.errors import (
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         SparseSampling,
         run,
     )
-    from smoothcruiser.methods.sessions import resume
+    from smoothcruiser.methods.stored_sessions import resume
     from smoothcruiser.operators import (
         KL,
         CustomOperator,

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, overload
 
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.data import Data, Framed, draw_object, same_fields
-from smoothcruiser.records.fields import calls_flaw, index_flaw, length_flaw
+from smoothcruiser.records.json_shapes import calls_flaw, index_flaw, length_flaw
 from smoothcruiser.records.shapes import Count
-from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,7 +19,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.display.page import answer_page, html_document
 from smoothcruiser.errors import Unpayable
-from smoothcruiser.methods.running import store_record
+from smoothcruiser.methods.schedule_run import store_record
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.text import picture, plan_lines
 from smoothcruiser.store import Store

@@ -8,7 +8,7 @@ import pytest
 import recipes
 
 import smoothcruiser as sc
-from smoothcruiser import shown
+from smoothcruiser import displayable as shown
 
 
 def test_an_object_that_shows_itself(

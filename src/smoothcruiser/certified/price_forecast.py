@@ -40,6 +40,7 @@ from smoothcruiser.certified.bounds import BOUNDS, DEFAULT, bound_of
 from smoothcruiser.certified.bounds.base import Bound, shared_delta, value_rounding
 from smoothcruiser.certified.graph import Graph
 from smoothcruiser.certified.sweeps.ranges import largest_value, widest
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.model.known_outcomes import has_rows
@@ -48,7 +49,6 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.shapes import Count
 from smoothcruiser.records.state_json import count_data
-from smoothcruiser.shown import Shown, brief
 
 PAIRS = (10, 100, 1_000, 10_000, 100_000)
 

@@ -65,6 +65,7 @@ from smoothcruiser.certified.sweeps.layers import LayeredRegion
 from smoothcruiser.certified.sweeps.pooled import PooledRegion
 from smoothcruiser.certified.sweeps.region import Region, Sweeps
 from smoothcruiser.certified.sweeps.total_sweeps import TotalRegion
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.engines.watchdog import end_calls_at, warn_if_overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
@@ -80,7 +81,6 @@ from smoothcruiser.progress import Callback, report_progress
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import Compute, ComputeKeywords, Promise, check_delta
 from smoothcruiser.records.data import Framed, draw_object
-from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,6 +1,6 @@
 """Checks of a snapshot of a search, which hold whoever wrote it, and the form of its states.
 
-A seal tells damage from a whole snapshot (``store.file``), and can be computed by
+A seal tells damage from a whole snapshot (``store.store_file``), and can be computed by
 anyone. So every number that compiled code relies on is checked: indices lie within
 their arrays, counts are whole and add up, bounds lie within the boxes that the problem
 gives and do not cross, every pair with samples has its own share of delta. One sentence

@@ -31,14 +31,14 @@ from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.sweeps.counted_model import UNKNOWN, Guess
 from smoothcruiser.certified.sweeps.layers import LayeredRegion
 from smoothcruiser.certified.sweeps.table_rows import NodeRows, make_table_rows
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, Interval, best_action, bring_inside
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.records.data import Data, Framed, json_text
 from smoothcruiser.records.data import json_data as read_json
-from smoothcruiser.records.fields import index_flaw, length_flaw
-from smoothcruiser.shown import Shown, brief
+from smoothcruiser.records.json_shapes import index_flaw, length_flaw
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified

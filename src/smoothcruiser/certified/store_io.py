@@ -90,8 +90,8 @@ def find_memory(
 ) -> tuple[StoredRun, bytes, Problem, tuple[str, ...]]:
     """A run that has a memory, the memory, its problem, and notes on its limits."""
     from smoothcruiser.store import Store, StoredRun
-    from smoothcruiser.store.file import check_versions
     from smoothcruiser.store.record_checks import same_problem
+    from smoothcruiser.store.store_file import check_versions
 
     with Store(path, write=False) as store:
         if run is None:

@@ -39,6 +39,7 @@ from typing import Any, ClassVar
 from smoothcruiser.checks import claims, contract
 from smoothcruiser.checks import probe as chances
 from smoothcruiser.checks.probe import Finding, Probe, Verdict
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.interrupts import stoppable
@@ -49,7 +50,6 @@ from smoothcruiser.query import Promise, check_delta, check_problem, named_keywo
 from smoothcruiser.records.data import Data, Framed
 from smoothcruiser.records.shapes import Count
 from smoothcruiser.schedule.number_text import duration, short
-from smoothcruiser.shown import Shown, brief
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 import click
 
 from smoothcruiser import cli
-from smoothcruiser.cli.exit import (
+from smoothcruiser.cli.exit_codes import (
     OK,
     OPTIONS,
     REFUSED,

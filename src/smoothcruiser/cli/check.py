@@ -60,7 +60,7 @@ def check(problem: Any, state: Any, as_json: bool, **request: Any) -> None:
         print_json(report.to_dict())
     else:
         from smoothcruiser.display.terminal import show
-        from smoothcruiser.shown import page_of
+        from smoothcruiser.displayable import page_of
 
         show(page_of(report))
     if not report.ok:

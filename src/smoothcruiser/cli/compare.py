@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from smoothcruiser.cli.completion import complete_methods
-from smoothcruiser.cli.exit import STOPPED, ctrl_c
+from smoothcruiser.cli.exit_codes import STOPPED, ctrl_c
 from smoothcruiser.cli.options import (
     Calls,
     print_json,

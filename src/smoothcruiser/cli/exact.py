@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from smoothcruiser.cli.exit import SIGNALLED, ctrl_c
+from smoothcruiser.cli.exit_codes import SIGNALLED, ctrl_c
 from smoothcruiser.cli.options import (
     print_json,
     problem_options,
@@ -35,7 +35,7 @@ def exact(problem: Any, state: Any, as_json: bool) -> None:
     if as_json:
         print_json(estimate.to_dict())
     else:
-        from smoothcruiser.display.answers import answer_blocks
+        from smoothcruiser.display.answer_pages import answer_blocks
         from smoothcruiser.display.document import Page
         from smoothcruiser.display.listing_pages import request_page
         from smoothcruiser.display.terminal import show

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from smoothcruiser.cli.completion import method_names
-from smoothcruiser.cli.exit import SIGNALLED, complain, ctrl_c
+from smoothcruiser.cli.exit_codes import SIGNALLED, complain, ctrl_c
 from smoothcruiser.cli.options import (
     ListingOption,
     State,
@@ -89,7 +89,7 @@ def plan(
     PROBLEM is built in (chain:n=5) or your own (module:attribute). Where --budget or
     --seconds do not pay for the promise, the answer is the best that they do.
     """
-    from smoothcruiser.display.answers import answer_blocks
+    from smoothcruiser.display.answer_pages import answer_blocks
     from smoothcruiser.display.result_pages import planned_page
     from smoothcruiser.display.terminal import console, print_blocks, show
     from smoothcruiser.progress.bar import Bar
@@ -289,7 +289,7 @@ def _truth(problem: Any, state: Any) -> tuple[Any, tuple[str, ...]]:
 
 def _resume_run(run: int, trust: bool, request: dict[str, Any], head: Head) -> Any:
     """The estimate of a stored run that is resumed."""
-    from smoothcruiser.methods.sessions import pick_up, stored_run
+    from smoothcruiser.methods.stored_sessions import pick_up, stored_run
     from smoothcruiser.query import KEYWORDS
 
     store = request["store"]

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from smoothcruiser.cli.completion import method_names, opponent_names
-from smoothcruiser.cli.exit import SIGNALLED, ctrl_c
+from smoothcruiser.cli.exit_codes import SIGNALLED, ctrl_c
 from smoothcruiser.cli.options import (
     Calls,
     Probability,
@@ -147,7 +147,7 @@ def play(
     else:
         from smoothcruiser.display.document import Fields
         from smoothcruiser.display.terminal import show
-        from smoothcruiser.shown import page_of
+        from smoothcruiser.displayable import page_of
 
         page = page_of(summary)
         notes = () if note is None else (Fields((("note", note),)),)

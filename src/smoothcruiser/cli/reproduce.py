@@ -116,9 +116,7 @@ def reproduce_into(
 
 
 def _run_parts(what: str, effort: Effort, seed: int, phases: Phases) -> Any:
-    from smoothcruiser.reproduce import figures, full
-    from smoothcruiser.reproduce import figures as table1
-    from smoothcruiser.reproduce import full as relaxing
+    from smoothcruiser.reproduce import figures, full_algorithm
     from smoothcruiser.reproduce.report import Results
 
     start_time = time.perf_counter()
@@ -158,40 +156,42 @@ def _run_parts(what: str, effort: Effort, seed: int, phases: Phases) -> Any:
         )
     if "table1" in wanted_parts:
         part_results["table_1"] = tuple(
-            table1.table_1(
-                effort.check_runs, seed, bar("Table 1", len(table1.ENVIRONMENTS))
+            figures.table_1(
+                effort.check_runs, seed, bar("Table 1", len(figures.ENVIRONMENTS))
             )
         )
     if what == "all":
-        cases = list(full.quick_cases() if effort.quick else full.cases())
+        cases = list(
+            full_algorithm.quick_cases() if effort.quick else full_algorithm.cases()
+        )
         part_results["full"] = tuple(
-            full.full_table(
+            full_algorithm.full_table(
                 iter(cases),
                 effort.full_runs,
                 bar("Table 1, the full algorithm", len(cases)),
             )
         )
-        chosen_studies = relaxing.studies()[: 1 if effort.quick else None]
+        chosen_studies = full_algorithm.studies()[: 1 if effort.quick else None]
         num_moves, num_promises = (
             len(chosen_studies) * effort.temperatures,
             len(chosen_studies) * len(effort.factors),
         )
         part_results["relaxation"] = tuple(
-            relaxing.moving_temperature(
+            full_algorithm.moving_temperature(
                 effort.temperatures,
                 bar("Regularization as a relaxation", num_moves),
                 chosen_studies,
             )
         )
         part_results["scheme"] = tuple(
-            relaxing.scheme(
+            full_algorithm.scheme(
                 effort.scheme_runs,
                 effort.factors,
                 bar("The adaptive scheme", num_promises),
                 chosen_studies,
             )
         )
-        part_results["printed"] = tuple(relaxing.printed_scheme())
+        part_results["printed"] = tuple(full_algorithm.printed_scheme())
     return Results(
         **part_results,
         facts=_facts(what, effort, seed, time.perf_counter() - start_time),

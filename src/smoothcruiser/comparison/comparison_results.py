@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.estimate import NOWHERE
 from smoothcruiser.methods.base import Method
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.data import Data, Framed, draw_object
-from smoothcruiser.records.fields import DataclassShape, calls_flaw
+from smoothcruiser.records.json_shapes import DataclassShape, calls_flaw
 from smoothcruiser.records.state_json import number_data
-from smoothcruiser.shown import Shown, brief
 from smoothcruiser.tree.search_rules import Search
 
 if TYPE_CHECKING:

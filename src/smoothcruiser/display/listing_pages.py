@@ -14,7 +14,7 @@ import shlex
 from typing import Any
 
 from smoothcruiser.checks import Check
-from smoothcruiser.display.answers import MOST_ACTIONS, state_text
+from smoothcruiser.display.answer_pages import MOST_ACTIONS, state_text
 from smoothcruiser.display.document import (
     Block,
     Column,

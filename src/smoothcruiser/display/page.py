@@ -17,10 +17,11 @@ from hashlib import sha256
 from html import escape
 from pathlib import Path
 
-from smoothcruiser.display.answers import answer_blocks, estimate_page
+from smoothcruiser.display.answer_pages import answer_blocks, estimate_page
 from smoothcruiser.display.document import Block, Fields, Labelled, Page
 from smoothcruiser.display.markup import STYLE, body
 from smoothcruiser.display.plans import level_blocks
+from smoothcruiser.displayable import Shown, page_of
 from smoothcruiser.errors import InvalidInput, printable
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
@@ -31,7 +32,6 @@ from smoothcruiser.schedule.text import (
     describe_promise,
     describe_root,
 )
-from smoothcruiser.shown import Shown, page_of
 
 FRAME_STYLE = """
 :root { color-scheme: light dark; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.display.answers import state_text
+from smoothcruiser.display.answer_pages import state_text
 from smoothcruiser.display.document import (
     Block,
     Bullets,
@@ -19,6 +19,7 @@ from smoothcruiser.display.document import (
     style_sentence,
 )
 from smoothcruiser.display.price_text import Price
+from smoothcruiser.displayable import Shown, page_of
 from smoothcruiser.methods.base import Prepared
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Limits
@@ -34,7 +35,6 @@ from smoothcruiser.schedule.text import (
     describe_root,
     picture,
 )
-from smoothcruiser.shown import Shown, page_of
 
 # the action of plan in place of a refusal, by the method that it would run
 INSTEAD = {

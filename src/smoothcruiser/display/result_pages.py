@@ -28,7 +28,7 @@ from smoothcruiser.certified.state_table import (
     queried_estimates,
 )
 from smoothcruiser.comparison import Comparison, NotRun
-from smoothcruiser.display.answers import action_block, digits_of, state_text
+from smoothcruiser.display.answer_pages import action_block, digits_of, state_text
 from smoothcruiser.display.document import (
     Block,
     Column,

@@ -36,8 +36,8 @@ from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators import Operator
+from smoothcruiser.operators.operator_functions import parts_of
 from smoothcruiser.operators.outward import sum_in_order
-from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copy_state
 from smoothcruiser.problem.step_errors import call_oracle

@@ -22,7 +22,7 @@ from smoothcruiser.exact.loops import Indices, Model, Packed, Starts
 from smoothcruiser.exact.solver_clock import EXACT, Watch
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.dispatch import is_greedy
-from smoothcruiser.operators.parts import parts_of
+from smoothcruiser.operators.operator_functions import parts_of
 from smoothcruiser.problem.model.tabular import Bools, Floats, Tables
 from smoothcruiser.problem.problem import Problem
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Certificate, Estimate, best_action, estimate_subject
 from smoothcruiser.exact.loops import Model
@@ -36,8 +37,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.zoo import grid_of
 from smoothcruiser.records.data import Data, Framed, draw_object, same_fields
-from smoothcruiser.records.fields import length_flaw
-from smoothcruiser.shown import Shown, brief
+from smoothcruiser.records.json_shapes import length_flaw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

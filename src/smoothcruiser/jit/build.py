@@ -13,9 +13,9 @@ the meaning of its globals. Hence two rules: the name carries a fingerprint of t
 sources it is made of (an edit makes a new entry), and a function with a foreign
 replacement is cached only if the caller gives a ``salt`` that identifies the
 replacement. Users' functions are not cached here, since their sources are not
-followed (``jit.kept`` keeps them by a fingerprint).
+followed (``jit.user_cache`` keeps them by a fingerprint).
 
-Machine code that is found on disk (``jit.disk``) needs none of the functions that it was
+Machine code that is found on disk (``jit.code_files``) needs none of the functions that it was
 made of, so these are rebuilt only before something is compiled.
 """
 
@@ -38,7 +38,7 @@ _SHARED = (
     "jit/random/stream_type.py",
     "jit/random/distributions.py",
     "jit/random/collection_samplers.py",
-    "jit/disk.py",  # the form of the files
+    "jit/code_files.py",  # the form of the files
 )
 
 
@@ -156,7 +156,7 @@ def _build(
                 )
 
     if _is_ours(function) and (not replace or salt is not None):
-        from smoothcruiser.jit.disk import OnDisk
+        from smoothcruiser.jit.code_files import OnDisk
 
         try:
             dispatcher._cache = OnDisk(fresh_function, fill_scope)

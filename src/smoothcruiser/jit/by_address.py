@@ -2,7 +2,7 @@
 
 The engine's machine with a user's step inlined takes seconds to compile, in every
 process. Here the machine knows no step: it calls one compiled function by its address,
-which serves all functions of a problem (``jit.spoken``). So one machine serves every
+which serves all functions of a problem (``jit.word_functions``). So one machine serves every
 user, and comes ready from Numba's disk cache. States are words in memory, and to the
 machine a state is an address:
 

@@ -23,6 +23,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from smoothcruiser.jit.interrupts import count_stop, stoppable
+from smoothcruiser.methods.auto_choice import AutoChoice
 from smoothcruiser.methods.base import (
     Forecast,
     Method,
@@ -33,9 +34,8 @@ from smoothcruiser.methods.base import (
     unused_options,
     with_delta,
 )
-from smoothcruiser.methods.choosing import AutoChoice
 from smoothcruiser.methods.exact_method import Exact, SolutionSession
-from smoothcruiser.methods.sessions import AutoSession
+from smoothcruiser.methods.stored_sessions import AutoSession
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import DEFAULT_DELTA, KEYWORDS, Query
 

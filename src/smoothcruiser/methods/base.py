@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import Interrupted, InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estimate
 from smoothcruiser.jit.interrupts import count_stop
@@ -37,7 +38,6 @@ from smoothcruiser.progress import Phases, finish, show_bar
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.shapes import Count
-from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
     from smoothcruiser.store import StoredRun
@@ -432,7 +432,7 @@ def unused_options(query: Query, takes: frozenset[str]) -> list[str]:
 
 
 def list_arguments(names: Iterable[str]) -> str:
-    """Arguments in words; the command line spells them as options (``cli.exit``)."""
+    """Arguments in words; the command line spells them as options (``cli.exit_codes``)."""
     argument_words = [f"{name}=" for name in names]
     return (
         argument_words[0]

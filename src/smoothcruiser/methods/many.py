@@ -58,7 +58,7 @@ from smoothcruiser.methods.base import (
     with_delta,
 )
 from smoothcruiser.methods.portfolio import Race, choice_notes, unstarted_if_late
-from smoothcruiser.methods.running import combine_estimates
+from smoothcruiser.methods.schedule_run import combine_estimates
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
 from smoothcruiser.progress import (

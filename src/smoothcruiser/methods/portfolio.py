@@ -14,20 +14,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.estimate import Estimate, Interval
 from smoothcruiser.jit.interrupts import Stopwatch, count_stop, pause_stopwatch
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, UnstartedAnswer
 from smoothcruiser.methods.certified_search import PreparedSearch, ask, memory_of
-from smoothcruiser.methods.running import combine_estimates, intersect_intervals
+from smoothcruiser.methods.schedule_run import combine_estimates, intersect_intervals
 from smoothcruiser.methods.scheduled import PreparedSchedule
 from smoothcruiser.progress import Progress, add_earlier_work, says_stop
 from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of
-from smoothcruiser.records.fields import DataclassShape
+from smoothcruiser.records.json_shapes import DataclassShape
 from smoothcruiser.records.shapes import Count, Schema
 from smoothcruiser.schedule.number_text import duration, rate, short
 from smoothcruiser.schedule.schedule import Level
-from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified

@@ -25,7 +25,7 @@ from smoothcruiser.methods.base import (
     last_report,
     prepare_answer,
 )
-from smoothcruiser.methods.running import start_run
+from smoothcruiser.methods.schedule_run import start_run
 from smoothcruiser.methods.schedule_within_limits import (
     COARSEST,
     FittedSchedule,

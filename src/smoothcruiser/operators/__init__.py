@@ -16,10 +16,14 @@ from smoothcruiser.operators.custom import CustomOperator
 from smoothcruiser.operators.entropy import Entropy
 from smoothcruiser.operators.kl import KL
 from smoothcruiser.operators.max import Max
-from smoothcruiser.operators.parts import SCHEMA, operator_data, operator_from
+from smoothcruiser.operators.operator_functions import (
+    SCHEMA,
+    operator_data,
+    operator_from,
+)
 from smoothcruiser.operators.sparsemax import Sparsemax
 from smoothcruiser.operators.square_root import SquareRoot
-from smoothcruiser.records.fields import hold
+from smoothcruiser.records.json_shapes import hold
 
 if TYPE_CHECKING:
     from smoothcruiser.operators.check import check_operator

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.jit.interrupts import current_stops, stoppable
 from smoothcruiser.jit.random import Key
@@ -36,7 +37,6 @@ from smoothcruiser.progress import (
 )
 from smoothcruiser.query import named_keywords
 from smoothcruiser.records.data import Data
-from smoothcruiser.shown import Shown, brief
 
 NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
 MOST_STEPS = 1000  # limit of an episode that only a terminal state ends

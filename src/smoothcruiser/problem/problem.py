@@ -16,6 +16,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.problem.action_sampler import (
@@ -47,7 +48,6 @@ from smoothcruiser.problem.step_errors import (
     truth,
 )
 from smoothcruiser.problem.totals import total_range
-from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.model.tabular import Tables

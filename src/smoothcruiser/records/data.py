@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, MissingExtra, describe_value
-from smoothcruiser.records.fields import DataclassShape, check_flaw
+from smoothcruiser.records.json_shapes import DataclassShape, check_flaw
 from smoothcruiser.records.shapes import Definitions, Schema, misfit_error
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ A shape does all three: it writes (``data``), reads (``value``) and gives the JS
 (``schema``), so that the three agree. ``Count`` is a whole number of any size: it and
 states (``records.state_json``) write more than one name. A value that does not fit is refused
 in a sentence with the required and the actual value. This file leaves out classes with
-fields, and the table of types and shapes (``records.fields``).
+fields, and the table of types and shapes (``records.json_shapes``).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from smoothcruiser.reproduce.figures import (
     Figure2Row,
     K,
 )
-from smoothcruiser.reproduce.full import RelaxationRow
+from smoothcruiser.reproduce.full_algorithm import RelaxationRow
 from smoothcruiser.theory.paper_constants import PaperSetting, kappa
 
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY, SKY = (

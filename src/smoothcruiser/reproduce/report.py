@@ -34,7 +34,12 @@ from smoothcruiser.reproduce.figures import (
     Figure2Row,
     slopes,
 )
-from smoothcruiser.reproduce.full import FullRow, PrintedRow, RelaxationRow, SchemeRow
+from smoothcruiser.reproduce.full_algorithm import (
+    FullRow,
+    PrintedRow,
+    RelaxationRow,
+    SchemeRow,
+)
 
 
 @dataclass(frozen=True)

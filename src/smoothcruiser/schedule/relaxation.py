@@ -39,15 +39,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.operators import OPERATORS, Entropy, Max, Operator, TemperedOperator
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.records.data import Data, check_head, head, schema_of
-from smoothcruiser.records.fields import DataclassShape
+from smoothcruiser.records.json_shapes import DataclassShape
 from smoothcruiser.records.shapes import Count, Schema
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Schedule, Target
-from smoothcruiser.shown import Shown, brief
 
 # of epsilon; in between the price changes by a factor of 2 at the most
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)

@@ -34,10 +34,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import BrokenPromise, InvalidInput, describe_error
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.records.data import Data, check_head, draw_object
-from smoothcruiser.records.fields import DataclassShape
+from smoothcruiser.records.json_shapes import DataclassShape
 from smoothcruiser.records.shapes import Count
 from smoothcruiser.records.state_json import LARGEST_COUNT, count_data
 from smoothcruiser.schedule.kinds import Kind, estimator_of
@@ -54,7 +55,6 @@ from smoothcruiser.schedule.prices import (
     root_calls,
     root_visits,
 )
-from smoothcruiser.shown import Shown, brief
 from smoothcruiser.theory.bets import (
     DEVIATION,
     checkpoints,

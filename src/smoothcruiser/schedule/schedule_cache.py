@@ -34,7 +34,7 @@ import numpy as np
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.private_folder import is_on
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.records.fields import DataclassShape
+from smoothcruiser.records.json_shapes import DataclassShape
 from smoothcruiser.schedule.kinds import Kind, Kinds, estimator_of
 from smoothcruiser.schedule.schedule import Level, Schedule, Target
 

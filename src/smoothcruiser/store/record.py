@@ -25,7 +25,7 @@ from smoothcruiser.problem.states import identical, match_form
 from smoothcruiser.problem.step_errors import WritingOracle
 from smoothcruiser.records.data import DIALECT, Framed, head, json_text, with_head
 from smoothcruiser.records.shapes import Schema
-from smoothcruiser.store.file import seal
+from smoothcruiser.store.store_file import seal
 
 # the columns of the table ``runs``, in the order in which they are sealed
 COLUMNS = (

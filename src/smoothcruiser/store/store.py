@@ -9,7 +9,7 @@ never wait and a finished shard is never lost.
 Every row carries a seal over its values. That of a shard, a memory or an estimate
 covers the seal of its run too, so that rows cannot change places. A row that does
 not fit is refused and stays as it is. This file leaves out the file itself
-(``store.file``), the rows of runs (``store.record``), and the checks of a
+(``store.store_file``), the rows of runs (``store.record``), and the checks of a
 schedule's shards (``store.record_checks``).
 """
 
@@ -31,13 +31,6 @@ from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.query import check_store
-from smoothcruiser.store.file import (
-    all_versions,
-    open_error,
-    open_to_read,
-    open_to_write,
-    seal,
-)
 from smoothcruiser.store.record import (
     COLUMNS,
     DamagedRun,
@@ -49,6 +42,13 @@ from smoothcruiser.store.record import (
     read_row,
     require,
     state_entry,
+)
+from smoothcruiser.store.store_file import (
+    all_versions,
+    open_error,
+    open_to_read,
+    open_to_write,
+    seal,
 )
 
 log = logging.getLogger(__name__)

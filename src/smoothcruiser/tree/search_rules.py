@@ -37,12 +37,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
+from smoothcruiser.displayable import Shown
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import KL, OPERATORS, Entropy, Max, Operator, Sparsemax
 from smoothcruiser.operators.base import OWN
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import is_number, is_whole
-from smoothcruiser.shown import Shown
 from smoothcruiser.tree.evaluators import LeafEvaluator, evaluator_of
 from smoothcruiser.tree.evaluators.functions import check_leaves
 

@@ -20,6 +20,7 @@ import math
 import time
 from typing import Any, Unpack
 
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.engines.inspection import look_once
 from smoothcruiser.engines.watchdog import warn_if_overdue
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
@@ -33,7 +34,6 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, TreeWatcher, finish, show_bar
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import Compute, ComputeKeywords, check_problem
-from smoothcruiser.shown import Shown, brief
 from smoothcruiser.tree import proofs as proof
 from smoothcruiser.tree.forest import Forest
 from smoothcruiser.tree.kernels.kernel import Setting

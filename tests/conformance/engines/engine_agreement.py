@@ -22,7 +22,7 @@ from smoothcruiser.engines.run import Ledger, run_schedule
 from smoothcruiser.engines.shards import Shard, cut_shards
 from smoothcruiser.engines.workers import local_workers
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.operators.parts import parts_of
+from smoothcruiser.operators.operator_functions import parts_of
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.paper_schedule import paper_schedule, paper_sparse_sampling

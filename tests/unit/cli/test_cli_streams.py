@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import smoothcruiser
-from smoothcruiser.cli.exit import AnswerStream, LostOutput
+from smoothcruiser.cli.exit_codes import AnswerStream, LostOutput
 
 LINE = [sys.executable, "-m", "smoothcruiser"]
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.cli import exit as ending
+from smoothcruiser.cli import exit_codes as ending
 from smoothcruiser.cli.app import _code as run
 from smoothcruiser.errors import MissingExtra
 

@@ -20,7 +20,7 @@ from results import a_comparison, an_estimate
 from rich.cells import cell_len
 
 import smoothcruiser as sc
-from smoothcruiser import shown
+from smoothcruiser import displayable as shown
 from smoothcruiser.certified.state_table import queried_estimates
 from smoothcruiser.comparison import compare, jobs_of
 from smoothcruiser.display import markup as picture

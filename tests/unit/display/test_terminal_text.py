@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 import smoothcruiser as sc
-from smoothcruiser.cli.exit import complain
-from smoothcruiser.display.answers import answer_blocks
+from smoothcruiser.cli.exit_codes import complain
+from smoothcruiser.display.answer_pages import answer_blocks
 from smoothcruiser.display.document import Page
 from smoothcruiser.display.listing_pages import request_page, runs_page
 from smoothcruiser.display.page import answer_page, html_document

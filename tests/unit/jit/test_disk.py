@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import smoothcruiser
-from smoothcruiser.jit import disk
+from smoothcruiser.jit import code_files as disk
 
 pytestmark = pytest.mark.compiles
 

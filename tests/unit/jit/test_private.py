@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smoothcruiser.jit import disk
+from smoothcruiser.jit import code_files as disk
 from smoothcruiser.jit import private_folder as private
 
 KEYS = ("first", "second", "third")

@@ -11,7 +11,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError, Unpayable
 from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
-from smoothcruiser.methods.running import combine_estimates
+from smoothcruiser.methods.schedule_run import combine_estimates
 from smoothcruiser.query import Query
 
 PROMISE: dict[str, Any] = {"epsilon": "5%", "delta": 0.1}
@@ -133,7 +133,7 @@ def test_a_budget_alone_asks_for_the_best_promise() -> None:
 @pytest.mark.parametrize("step", [ring, continuum])
 def test_the_time_of_choosing_counts_once(step, monkeypatch) -> None:
     """Law: what is left of seconds= after the choice is spent on the answer."""
-    from smoothcruiser.methods.choosing import AutoChoice
+    from smoothcruiser.methods.auto_choice import AutoChoice
 
     spent = property(lambda self: 0.6)
     monkeypatch.setattr(AutoChoice, "_elapsed_seconds", spent)

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.methods.running import store_record
+from smoothcruiser.methods.schedule_run import store_record
 from smoothcruiser.query import Query
 from smoothcruiser.store import Store
 
@@ -87,7 +87,9 @@ def test_an_edited_library_is_refused(tmp_path, monkeypatch):
     """One line of ours that changed between two sessions may change bits."""
     path = tmp_path / "runs.db"
     number = stopped(path, "compiled")
-    monkeypatch.setattr("smoothcruiser.store.file.sources_hash", lambda: "edited")
+    monkeypatch.setattr(
+        "smoothcruiser.store.store_file.sources_hash", lambda: "edited"
+    )
     with pytest.raises(sc.InvalidInput, match="smoothcruiser's sources"):
         sc.resume(number, path)
 

@@ -5,7 +5,7 @@ import types
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.records.fields import Array, shape_of
+from smoothcruiser.records.json_shapes import Array, shape_of
 
 
 class Alias:

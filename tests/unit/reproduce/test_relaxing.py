@@ -2,7 +2,11 @@
 
 import pytest
 
-from smoothcruiser.reproduce.full import moving_temperature, printed_scheme, studies
+from smoothcruiser.reproduce.full_algorithm import (
+    moving_temperature,
+    printed_scheme,
+    studies,
+)
 
 
 @pytest.mark.compiles

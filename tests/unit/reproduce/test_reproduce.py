@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 import smoothcruiser as sc
 from smoothcruiser.cli.reproduce import QUICK, reproduce, reproduce_into
-from smoothcruiser.reproduce import figures, full
+from smoothcruiser.reproduce import figures
+from smoothcruiser.reproduce import full_algorithm as full
 from smoothcruiser.reproduce.report import Results, write_csv
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.theory import paper_constants as paper

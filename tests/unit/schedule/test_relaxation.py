@@ -10,7 +10,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.reproduce.full import repeat
+from smoothcruiser.reproduce.full_algorithm import repeat
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.relaxation import (
     relax,

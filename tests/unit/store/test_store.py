@@ -18,14 +18,14 @@ import smoothcruiser as sc
 from smoothcruiser.engines.root_scores import BINS, WHOLE
 from smoothcruiser.engines.shards import Partial, Shard, cut_shards
 from smoothcruiser.engines.stopping_rule import stopping_rule
-from smoothcruiser.methods.running import store_record
+from smoothcruiser.methods.schedule_run import store_record
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.store import Store
-from smoothcruiser.store.file import APPLICATION, VERSION, seal
 from smoothcruiser.store.record import COLUMNS, _comparable, state_entry
 from smoothcruiser.store.record_checks import check_parts, schedule_from
+from smoothcruiser.store.store_file import APPLICATION, VERSION, seal
 
 PROMISE = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
 

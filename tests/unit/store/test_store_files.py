@@ -13,7 +13,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.shards import Partial, Shard
-from smoothcruiser.methods.running import store_record
+from smoothcruiser.methods.schedule_run import store_record
 from smoothcruiser.query import Query
 from smoothcruiser.store import Store
 
@@ -209,7 +209,7 @@ def test_a_stale_journal_is_refused_and_nothing_is_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: bool
 ) -> None:
     """SQLite would roll it back into the store, and remove it."""
-    monkeypatch.setattr("smoothcruiser.store.file.MOMENT_SECONDS", 0.02)
+    monkeypatch.setattr("smoothcruiser.store.store_file.MOMENT_SECONDS", 0.02)
     path, journal = tmp_path / "store", tmp_path / "store-journal"
     with Store(path) as store:
         begun(store)

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.display.following import Follower
+from smoothcruiser.display.follow_page import Follower
 from smoothcruiser.tree import view
 
 
@@ -103,7 +103,7 @@ def test_hidden_nodes_are_counted(monkeypatch):
 
 def test_a_page_follows_a_run(tmp_path, monkeypatch):
     """The page asks to be read again until the run is over, and never half of it."""
-    monkeypatch.setattr("smoothcruiser.display.following.SECONDS", 0.0)
+    monkeypatch.setattr("smoothcruiser.display.follow_page.SECONDS", 0.0)
     page, seen = tmp_path / "run.html", []
     follower = sc.follow(page)
     assert 'http-equiv="refresh"' in page.read_text(encoding="utf-8")

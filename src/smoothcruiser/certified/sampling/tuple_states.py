@@ -117,7 +117,7 @@ def _by_address(
     from smoothcruiser.certified.sampling import states_kernel as words_kernel
     from smoothcruiser.engines.compiled.user_functions import compile_user_step
     from smoothcruiser.jit import by_address
-    from smoothcruiser.jit.spoken import is_shown
+    from smoothcruiser.jit.word_functions import is_shown
 
     user_step = compile_user_step(problem, state) if is_shown(kind) else None
     if user_step is None:

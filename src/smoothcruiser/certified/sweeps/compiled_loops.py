@@ -31,7 +31,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compile_function, source_fingerprint
 from smoothcruiser.jit.oracle import first_line
 from smoothcruiser.operators import Operator
-from smoothcruiser.operators.parts import parts_of
+from smoothcruiser.operators.operator_functions import parts_of
 
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
 

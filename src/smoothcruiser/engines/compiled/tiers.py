@@ -49,7 +49,7 @@ from smoothcruiser.jit.oracle import (
     state_type,
 )
 from smoothcruiser.operators import Operator
-from smoothcruiser.operators.parts import parts_of
+from smoothcruiser.operators.operator_functions import parts_of
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from smoothcruiser.engines.base import sources_hash
 from smoothcruiser.engines.compiled.tiers import functions_of
-from smoothcruiser.jit.kept import surroundings
 from smoothcruiser.jit.oracle import state_type
-from smoothcruiser.jit.spoken import UserFunctions, compile_functions
+from smoothcruiser.jit.user_cache import surroundings
+from smoothcruiser.jit.word_functions import UserFunctions, compile_functions
 from smoothcruiser.problem.fingerprint.machine_code import is_fresh, of_functions
 from smoothcruiser.problem.problem import Problem
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.operators.base import Operator
-from smoothcruiser.shown import Shown, brief
 
 ROUNDING = 1e-9  # error that sums of k numbers near 1 may have
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, describe_value
-from smoothcruiser.records.fields import hold
+from smoothcruiser.records.json_shapes import hold
 from smoothcruiser.records.shapes import TEXT
 from smoothcruiser.schedule.kinds.base import (
     FIRST_FOREIGN,

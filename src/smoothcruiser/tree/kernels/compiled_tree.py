@@ -33,8 +33,8 @@ from smoothcruiser.jit.build import compile_function
 from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.jit.oracle import bounds_parts, first_line, oracle_parts
 from smoothcruiser.jit.random.streams import Stream, stream
-from smoothcruiser.jit.spoken import is_shown
 from smoothcruiser.jit.state_words import hashing
+from smoothcruiser.jit.word_functions import is_shown
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
 from smoothcruiser.tree.kernels import kernel

@@ -12,8 +12,8 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.engines.compiled import user_functions as speaking
 from smoothcruiser.engines.compiled.tiers import Tiers
-from smoothcruiser.jit import kept
 from smoothcruiser.jit import private_folder as private
+from smoothcruiser.jit import user_cache as kept
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.problem.fingerprint import Fingerprint, machine_code
 

@@ -15,7 +15,7 @@ from smoothcruiser.jit import interrupts
 from smoothcruiser.jit.interrupts import TimeIsUp, count_stop, current_stops
 from smoothcruiser.methods import schedule_within_limits as fitting
 from smoothcruiser.methods.portfolio import _Judge
-from smoothcruiser.methods.running import combine_estimates
+from smoothcruiser.methods.schedule_run import combine_estimates
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
 

@@ -10,7 +10,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.stopping_rule import stopping_rule
-from smoothcruiser.methods.running import start_run
+from smoothcruiser.methods.schedule_run import start_run
 from smoothcruiser.methods.schedule_within_limits import (
     OVERFULL,
     FittedSchedule,

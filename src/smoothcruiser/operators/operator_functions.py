@@ -22,7 +22,7 @@ from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.operators.base import Operator, Scalar, Vector
 from smoothcruiser.operators.dispatch import uniform_blind
 from smoothcruiser.operators.max import max_gradient, max_omega, max_value
-from smoothcruiser.records.fields import DataclassShape
+from smoothcruiser.records.json_shapes import DataclassShape
 from smoothcruiser.records.shapes import misfit_error
 
 # replaced by the operator's own

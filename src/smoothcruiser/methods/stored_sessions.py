@@ -115,8 +115,8 @@ def pick_up(
     **asked: Unpack[Resuming],
 ) -> Prepared:
     """A stored run that is about to go on; the arguments are those of ``resume``."""
-    from smoothcruiser.store.file import check_versions
     from smoothcruiser.store.record_checks import same_problem
+    from smoothcruiser.store.store_file import check_versions
 
     method = METHODS.get(stored.method, SmoothCruiser())  # any schedule can be run
     check_keywords(f"resume of a {stored.method} run", asked, sorted(method.resumes))

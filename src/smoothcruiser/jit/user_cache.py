@@ -10,7 +10,7 @@ Entries lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__`` bes
 file; ``private_folder`` says when in a folder of the user's own inside it), as Numba writes
 them, with a digest of their contents. There are at most ``MOST`` of them, of
 ``MOST_BYTES`` together: the one that was not used for the longest time goes first.
-``python -m smoothcruiser.jit.kept`` removes all of them, and ``SMOOTHCRUISER_KEEP=0``
+``python -m smoothcruiser.jit.user_cache`` removes all of them, and ``SMOOTHCRUISER_KEEP=0``
 neither reads nor writes any.
 """
 
@@ -26,7 +26,7 @@ import numba
 import numpy as np
 from numba.core import config
 
-from smoothcruiser.jit.disk import OnDisk
+from smoothcruiser.jit.code_files import OnDisk
 from smoothcruiser.jit.private_folder import remove
 
 MOST = 64  # entries, of some 50 kB each

@@ -22,13 +22,13 @@ from smoothcruiser.errors import text_of
 
 # the builder of each class, and of the classes derived from it, as module:function
 BUILDERS = {
-    "Certificate": "smoothcruiser.display.answers:certificate_page",
+    "Certificate": "smoothcruiser.display.answer_pages:certificate_page",
     "Certified": "smoothcruiser.display.result_pages:certified_page",
     "CertifiedForecast": "smoothcruiser.display.plans:forecast_page",
     "Check": "smoothcruiser.display.listing_pages:check_page",
     "Comparison": "smoothcruiser.display.result_pages:comparison_page",
     "Decision": "smoothcruiser.display.plans:forecast_page",
-    "Estimate": "smoothcruiser.display.answers:estimate_page",
+    "Estimate": "smoothcruiser.display.answer_pages:estimate_page",
     "Estimates": "smoothcruiser.display.result_pages:estimates_page",
     "Forecast": "smoothcruiser.display.plans:forecast_page",
     "KeptTable": "smoothcruiser.display.result_pages:table_page",

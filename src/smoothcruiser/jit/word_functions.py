@@ -4,7 +4,7 @@
 whole numbers: the code of the request, the address of the state's words, the action,
 the address of the stream, and the address of a buffer (``jit.by_address``). Nothing
 else has to be compiled for a user's own step before a run can begin. The types of its
-arguments name no class of the user's, so it can be kept on disk (``jit.kept``).
+arguments name no class of the user's, so it can be kept on disk (``jit.user_cache``).
 
 ``UserFunctions.call`` is the step in Python. It is for states of numbers, where the
 words say all; a step that was found on disk is then never compiled in this process.
@@ -186,13 +186,13 @@ def compile_functions(
 
 def _disk_entry(digest: str | None) -> Any:
     """The entry of a digest on disk; None where nothing can be kept."""
-    from smoothcruiser.jit import kept
     from smoothcruiser.jit import private_folder as private
+    from smoothcruiser.jit.user_cache import DiskEntry
 
     if digest is None or not private.is_on():
         return None
     try:
-        return kept.DiskEntry(digest)
+        return DiskEntry(digest)
     except Exception:  # no folder can be written
         return None
 
