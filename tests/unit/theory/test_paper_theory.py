@@ -20,6 +20,7 @@ from smoothcruiser.theory.paper_ladder import MAX_LEVELS, ladder
 
 HAND = PaperSetting(0.25, 2, 0.125, 1.0)
 DP = 4.0 * math.exp(-2.0)
+POWER = math.log2(16384.0 / 27.0)
 GRID = list(product((0.05, 0.2, 0.5, 0.8), (0.1, 1.0, 10.0), (1, 2, 5), (0.1, 1e-9)))
 
 
@@ -27,76 +28,57 @@ def plain_count(setting, e, delta_prime):
     """n(e) by the printed recursion in plain floats: an independent second opinion."""
     gamma, K = setting.gamma, setting.K
     root, bar = math.sqrt(gamma), (1.0 - math.sqrt(gamma)) / (K * setting.L)
-    size = (
-        18.0
-        * (1.0 + setting.M) ** 2
-        * math.log(2.0 * K / delta_prime)
-        / ((1.0 - gamma) ** 4 * (1.0 - root) ** 2)
-    )
+    noise = 18.0 * (1.0 + setting.M) ** 2 * math.log(2.0 * K / delta_prime)
+    size = noise / ((1.0 - gamma) ** 4 * (1.0 - root) ** 2)
     if e >= (1.0 + setting.M) / (1.0 - gamma):
         return 1
+    onward = plain_count(setting, e / root, delta_prime)
     if e >= bar:
-        return 1 + K * math.ceil(size / e**2) * plain_count(
-            setting, e / root, delta_prime
-        )
+        return 1 + K * math.ceil(size / e**2) * onward
     query = plain_count(setting, math.sqrt(bar * e / gamma), delta_prime)
-    return (
-        1
-        + plain_count(setting, e / root, delta_prime)
-        + K * math.ceil(size / (bar * e)) * query
-    )
+    return 1 + onward + K * math.ceil(size / (bar * e)) * query
 
 
-def test_constants_by_hand():
-    assert paper.kappa(HAND) == pytest.approx(2.0, rel=1e-15)
-    assert paper.value_bound(HAND) == pytest.approx(8.0 / 3.0)
-    assert paper.c_gamma(HAND) == pytest.approx(32.0 / 3.0)
-    assert paper.alpha(HAND, DP) == pytest.approx(32768.0 / 9.0)
-    assert paper.beta(HAND, DP) == pytest.approx(16384.0 / 9.0)
-    assert [
-        paper.num_samples(HAND, e, DP) for e in (2.0, math.sqrt(2.0), 1.0, 0.5)
-    ] == [456, 911, 1821, 7282]
-    assert [paper.depth(HAND, e) for e in (3.0, 8.0 / 3.0, 2.0, 1.0, 0.5)] == [
-        0,
-        0,
-        1,
-        2,
-        3,
-    ]
-    assert [paper.zeta(HAND, e) for e in (3.0, 2.0, 0.5)] == [
-        math.inf,
-        2.0,
-        pytest.approx(1.0),
-    ]
-    assert paper.relaxation_bound(HAND) == pytest.approx(4.0 / 3.0)
+@pytest.mark.parametrize(
+    ("function", "arguments", "number"),
+    [
+        (paper.kappa, (), 2.0),
+        (paper.value_bound, (), 8.0 / 3.0),
+        (paper.c_gamma, (), 32.0 / 3.0),
+        (paper.alpha, (DP,), 32768.0 / 9.0),
+        (paper.beta, (DP,), 16384.0 / 9.0),
+        (paper.num_samples, (2.0, DP), 456),
+        (paper.num_samples, (math.sqrt(2.0), DP), 911),
+        (paper.num_samples, (1.0, DP), 1821),
+        (paper.num_samples, (0.5, DP), 7282),
+        (paper.depth, (3.0,), 0),
+        (paper.depth, (8.0 / 3.0,), 0),
+        (paper.depth, (2.0,), 1),
+        (paper.depth, (1.0,), 2),
+        (paper.depth, (0.5,), 3),
+        (paper.zeta, (3.0,), math.inf),
+        (paper.zeta, (2.0,), 2.0),
+        (paper.zeta, (0.5,), 1.0),
+        (paper.relaxation_bound, (), 4.0 / 3.0),
+        (paper.eta_2, (DP,), POWER),
+        (paper.log10_eta_1, (DP,), math.log10(4.0 * 913.0)),
+        (paper.lemma_1_log10, (1.0, DP), math.log10(3652.0 * 1.5**POWER)),
+        (paper.proposition_1_log10, (2.0, DP), math.log10(65536.0 / 9.0 / 4.0)),
+        (paper.proposition_1_log10, (1.0, DP), math.log10(0.25 * (65536 / 9) ** 2)),
+    ],
+)
+def test_constants_and_bounds_by_hand(function, arguments, number):
+    exact = isinstance(number, int) or math.isinf(number)
+    assert function(HAND, *arguments) == (number if exact else pytest.approx(number))
 
 
 def test_counts_by_hand():
     """n(2) = 1 + 2*456, n(1) = 1 + n(2) + 2*911, n(1/2) = 1 + n(1) +
     2*1821*n(2), and the root 2*7282*n(1).
     """
-    assert [paper.sample_v_calls(HAND, e, DP).exact for e in (4.0, 2.0, 1.0, 0.5)] == [
-        1,
-        913,
-        2736,
-        3327883,
-    ]
+    counts = [paper.sample_v_calls(HAND, e, DP).exact for e in (4.0, 2.0, 1.0, 0.5)]
+    assert counts == [1, 913, 2736, 3327883]
     assert paper.oracle_calls(HAND, 0.5, DP).exact == 2 * 7282 * 2736
-
-
-def test_bounds_by_hand():
-    power = math.log2(16384.0 / 27.0)
-    assert paper.eta_2(HAND, DP) == pytest.approx(power)
-    assert paper.log10_eta_1(HAND, DP) == pytest.approx(math.log10(4.0 * 913.0))
-    assert paper.lemma_1_log10(HAND, 1.0, DP) == pytest.approx(
-        math.log10(3652.0 * 1.5**power)
-    )
-    assert paper.proposition_1_log10(HAND, 2.0, DP) == pytest.approx(
-        math.log10(65536.0 / 9.0 / 4.0)
-    )
-    assert paper.proposition_1_log10(HAND, 1.0, DP) == pytest.approx(
-        math.log10(0.25 * (65536.0 / 9.0) ** 2)
-    )
 
 
 def test_theorem_1_by_hand():
@@ -104,19 +86,11 @@ def test_theorem_1_by_hand():
     which is how the paper derives it.
     """
     c = paper.theorem_1_constants(HAND, DP)
-    assert c.log10_c1 == pytest.approx(
-        math.log10(72.0 * 913.0 / (0.0625 * 0.31640625))
-    )
-    assert (c.c2, c.c3, c.c4, c.c5) == (
-        4.0,
-        pytest.approx(1.0 / math.log(4.0)),
-        pytest.approx(8.0),
-        pytest.approx(8192.0 / 27.0),
-    )
-    draws = math.log10(16384.0 / 9.0 / 0.25)
-    assert paper.theorem_1_log10(HAND, 0.5, DP) == pytest.approx(
-        draws + paper.lemma_1_log10(HAND, 0.5, DP)
-    )
+    log10_c1 = math.log10(72.0 * 913.0 / (0.0625 * 0.31640625))
+    numbers = [log10_c1, 4.0, 1.0 / math.log(4.0), 8.0, 8192.0 / 27.0]
+    assert [c.log10_c1, c.c2, c.c3, c.c4, c.c5] == pytest.approx(numbers)
+    lemma = math.log10(16384.0 / 9.0 / 0.25) + paper.lemma_1_log10(HAND, 0.5, DP)
+    assert paper.theorem_1_log10(HAND, 0.5, DP) == pytest.approx(lemma)
 
 
 def test_a_wider_reward_range_scales_everything():
@@ -145,10 +119,8 @@ def test_number_of_simulations_of_the_papers_check():
 def test_ladder_counts_equal_the_plain_recursion(gamma, temperature, K, delta_prime):
     setting = PaperSetting.entropy(gamma, temperature, K)
     for e in (0.9, 0.3, 0.11, 0.05):
-        count, plain = (
-            paper.sample_v_calls(setting, e, delta_prime),
-            plain_count(setting, e, delta_prime),
-        )
+        count = paper.sample_v_calls(setting, e, delta_prime)
+        plain = plain_count(setting, e, delta_prime)
         assert count.log10 == pytest.approx(math.log10(plain), rel=1e-12)
         # beyond, a ceiling of 10^16 and more depends on the last bit of e
         if plain < 10**12:
@@ -202,13 +174,9 @@ def test_lemma_1_as_printed_does_hold_where_its_base_happens_to():
 def test_delta_prime_keeps_delta_and_is_the_largest(gamma, temperature, K, delta):
     setting = PaperSetting.entropy(gamma, temperature, K)
     value = paper.delta_prime(setting, 0.2, delta)
-    assert paper.failure_probability(
-        value, paper.oracle_calls(setting, 0.2, value).exact
-    ) <= Fraction(delta)
-    larger = value * (1.0 + 1e-6)
-    assert paper.failure_probability(
-        larger, paper.oracle_calls(setting, 0.2, larger).exact
-    ) > Fraction(delta)
+    for chosen, keeps in ((value, True), (value * (1.0 + 1e-6), False)):
+        calls = paper.oracle_calls(setting, 0.2, chosen).exact
+        assert (paper.failure_probability(chosen, calls) <= Fraction(delta)) == keeps
 
 
 # theory note, section 5, last column: delta = 0.1, epsilon = 5% of 1/(1-gamma)
@@ -229,27 +197,18 @@ def test_price_table_of_the_theory_note(key):
     """
     setting, epsilon = PaperSetting.entropy(*key), 0.05 / (1.0 - key[0])
     largest = paper.delta_prime(setting, epsilon, 0.1)
-    assert (
-        f"{paper.oracle_calls(setting, epsilon, 0.8 * largest).exact:.1e}"
-        == TABLE[key]
-    )
-    assert (
-        0.95
-        < paper.oracle_calls(setting, epsilon, largest).exact / float(TABLE[key])
-        <= 1.02
-    )
+    below = paper.oracle_calls(setting, epsilon, 0.8 * largest).exact
+    assert f"{below:.1e}" == TABLE[key]
+    calls = paper.oracle_calls(setting, epsilon, largest).exact
+    assert 0.95 < calls / float(TABLE[key]) <= 1.02
 
 
 def test_strong_regularization_leaves_one_trajectory():
     """L -> 0: each of the H levels asks for one draw per action, and L = 0 for none."""
-    e = 0.01
-    height = paper.depth(HAND, e)
-    nearly = PaperSetting(0.25, 2, 1e-300, 1.0)
-    assert paper.sample_v_calls(nearly, e, DP).exact == 1 + height * (1 + 2)
-    assert (
-        paper.sample_v_calls(PaperSetting(0.25, 2, 0.0, 1.0), e, DP).exact
-        == 1 + height
-    )
+    height = paper.depth(HAND, 0.01)
+    for L, calls in ((1e-300, 1 + height * (1 + 2)), (0.0, 1 + height)):
+        setting = PaperSetting(0.25, 2, L, 1.0)
+        assert paper.sample_v_calls(setting, 0.01, DP).exact == calls
 
 
 def test_weak_regularization_is_sparse_sampling():
@@ -267,20 +226,12 @@ def test_weak_regularization_is_sparse_sampling():
         )
 
 
-def test_discount_zero_looks_one_step_ahead():
-    setting = PaperSetting.entropy(0.0, 1.0, 3)
-    assert paper.oracle_calls(setting, 0.1, 0.1).exact == 3 * paper.num_samples(
-        setting, 0.1, 0.1
-    )
-    assert paper.depth(setting, 0.1) == 1
-
-
-def test_one_action_needs_no_regularizer():
-    setting = PaperSetting.entropy(0.2, 1.0, 1)
-    assert setting.M == 0.0
-    assert paper.oracle_calls(setting, 1.0, 0.1).exact == paper.num_samples(
-        setting, 1.0, 0.1
-    )
+@pytest.mark.parametrize(("gamma", "K", "e"), [(0.0, 3, 0.1), (0.2, 1, 1.0)])
+def test_one_step_ahead_or_one_action_needs_the_roots_samples(gamma, K, e):
+    setting = PaperSetting.entropy(gamma, 1.0, K)
+    calls = K * paper.num_samples(setting, e, 0.1)
+    assert paper.oracle_calls(setting, e, 0.1).exact == calls
+    assert (setting.M == 0.0) == (K == 1)
 
 
 def test_nothing_to_learn_where_all_values_are_zero():
@@ -317,15 +268,14 @@ def test_a_horizon_cuts_the_ladder():
     changes nothing.
     """
     setting = PaperSetting.entropy(0.5, 1.0, 2)
-    draws = 2 * paper.num_samples(setting, 0.3, 0.1)
-    assert paper.oracle_calls(setting, 0.3, 0.1, horizon=1).exact == draws
+
+    def calls(horizon=None):
+        return paper.oracle_calls(setting, 0.3, 0.1, horizon=horizon).exact
+
+    samples = 2 * paper.num_samples(setting, 0.3, 0.1)
     below = 2 * paper.num_samples(setting, 0.3 / math.sqrt(0.5), 0.1)
-    assert paper.oracle_calls(setting, 0.3, 0.1, horizon=2).exact == draws * (
-        1 + below
-    )
-    assert paper.oracle_calls(setting, 0.3, 0.1, horizon=1000) == paper.oracle_calls(
-        setting, 0.3, 0.1
-    )
+    assert (calls(1), calls(2)) == (samples, samples * (1 + below))
+    assert calls(1000) == calls()
 
 
 @pytest.mark.parametrize(

@@ -93,15 +93,11 @@ def test_a_batch_of_one_is_no_batch():
     """The same bits whether leaves wait for Python, or are answered inside."""
     table = np.array([value(s) for s in range(9)])
     for loss in (0.0, 5.0):
-        trees = [
-            sc.Tree(
-                GAME,
-                method=sc.UCT(value=form, leaf_batch=1, virtual_loss=loss),
-                seed=2,
-            )
-            for form in (table, value, sc.batched(lambda s: table[s]))
-        ]
-        nodes = {tree.grow(simulations=150).node(0) for tree in trees}
+        nodes = set()
+        for form in (table, value, sc.batched(lambda s: table[s])):
+            method = sc.UCT(value=form, leaf_batch=1, virtual_loss=loss)
+            tree = sc.Tree(GAME, method=method, seed=2).grow(simulations=150)
+            nodes.add(tree.node(0))
         assert len(nodes) == 1
 
 

@@ -6,7 +6,7 @@ import copy
 from dataclasses import replace
 
 import pytest
-from tree_worlds import everything, grow_in_slices
+from tree_worlds import BOARD, everything, grow_in_slices
 
 import smoothcruiser as sc
 from smoothcruiser.jit.random import Key
@@ -27,18 +27,9 @@ METHODS = [
 ]
 
 
-def test_budgets_are_dealt_out():
-    for total in (0, 1, 7, 100):
-        for count in (1, 3, 8):
-            parts = divide_total(total, [0] * count)
-            assert sum(parts) == total
-            assert parts == sorted(parts, reverse=True)
-            assert max(parts) - min(parts) <= 1
-
-
 def test_the_lowest_come_first_and_two_parts_are_one():
     """Against one call at a time, which goes to the first of the lowest."""
-    for counts in ([5, 0, 3], [0, 0, 7, 7], [4], [9, 1, 1, 1, 1]):
+    for counts in ([5, 0, 3], [0, 0, 7, 7], [4], [9, 1, 1, 1, 1], [0] * 8):
         expected = list(counts)
         for total in range(sum(counts), sum(counts) + 40):
             assert divide_total(total, counts) == expected
@@ -157,19 +148,14 @@ def test_proofs_of_several_trees_hold_together():
         after = (*state, action)
         return (float(sum(after) % 3 - 1) if len(after) == 4 else 0.0), after
 
-    game = sc.Game(
-        step,
-        player=lambda state: 1 + len(state) % 2,
-        num_actions=3,
-        discount=1.0,
-        horizon=4,
-        operator=sc.Max(),
-        reward_range=(-1.0, 1.0),
-        payoffs="end",
-        terminal=lambda state: len(state) == 4,
-        initial_state=(),
-        deterministic=True,
-    )
+    rules = {
+        "player": lambda state: 1 + len(state) % 2,
+        "num_actions": 3,
+        "horizon": 4,
+        "terminal": lambda state: len(state) == 4,
+        "initial_state": (),
+    }
+    game = sc.Game(step, **(BOARD | rules))
     one = sc.plan(game, method=sc.UCT(solve=True), budget=5000)
     for budget in (40, 5000):
         many = sc.plan(game, method=sc.UCT(solve=True, trees=3), budget=budget)
@@ -182,29 +168,21 @@ def test_proofs_of_several_trees_hold_together():
 
 
 @pytest.mark.parametrize(
-    "method",
+    ("method", "executor"),
     [
-        sc.DENTS(trees=2, widening=(1.0, 0.5)),
-        pytest.param(sc.UCT(leaf_rollouts=3), marks=pytest.mark.slow),
+        (sc.DENTS(trees=2, widening=(1.0, 0.5)), "processes"),
+        pytest.param(sc.UCT(leaf_rollouts=3), "processes", marks=pytest.mark.slow),
+        pytest.param(sc.UCT(trees=3), "dask", marks=pytest.mark.slow),
     ],
     ids=str,
 )
-def test_processes_give_the_same_bits(method):
+def test_processes_and_clusters_give_the_same_bits(method, executor):
     """Trees that travel, and rollouts from leaves at once."""
-    plain = {"budget": 600, "seed": 3}
-    here = sc.plan(GARNET, method=method, executor="reference", **plain)
-    there = sc.plan(GARNET, method=method, executor="processes", workers=2, **plain)
-    assert there.executor == "processes"
+    plain = {"method": method, "budget": 600, "seed": 3}
+    here = sc.plan(GARNET, executor="reference", **plain)
+    there = sc.plan(GARNET, executor=executor, workers=2, **plain)
+    assert there.executor == executor
     assert here.num_calls == there.num_calls == 600
-    timeless = {"seconds": 0.0, "compile_seconds": 0.0, "executor": None}
-    assert replace(here, **timeless) == replace(there, **timeless)
-
-
-@pytest.mark.slow
-def test_a_cluster_gives_the_same_bits():
-    method, plain = sc.UCT(trees=3), {"budget": 600, "seed": 3}
-    here = sc.plan(GARNET, method=method, executor="reference", **plain)
-    there = sc.plan(GARNET, method=method, executor="dask", workers=2, **plain)
     timeless = {"seconds": 0.0, "compile_seconds": 0.0, "executor": None}
     assert replace(here, **timeless) == replace(there, **timeless)
 
@@ -221,16 +199,22 @@ def test_rollouts_from_a_leaf_are_averaged_in_order():
     assert first.num_calls == 1 + 4 * (first.setting.limit - 1)
 
 
-def test_what_is_of_no_use_is_refused():
-    for executor in ("processes", "dask"):
-        with pytest.raises(sc.InvalidInput, match="give uct trees="):
-            sc.plan(GARNET, method="uct", budget=10, executor=executor)
-    with pytest.raises(sc.InvalidInput, match="does not use workers"):
-        sc.plan(GARNET, method="uct", budget=10, workers=2)
-    with pytest.raises(sc.InvalidInput, match="policy of one tree"):
-        sc.plan(GARNET, method=sc.UCT(trees=2), budget=10, certify=True)
-    with pytest.raises(sc.InvalidInput, match=r"use trees="):
-        sc.Tree(GARNET, method=sc.UCT(leaf_rollouts=2), executor="compiled")
-    for wrong in (0, 1.5, True, 10**6):
-        with pytest.raises(sc.InvalidInput, match="trees must be a whole number"):
-            sc.UCT(trees=wrong)
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"executor": "processes"}, "give uct trees="),
+        ({"executor": "dask"}, "give uct trees="),
+        ({"workers": 2}, "does not use workers"),
+        ({"method": sc.UCT(trees=2), "certify": True}, "policy of one tree"),
+        ({"method": sc.UCT(leaf_rollouts=2), "executor": "compiled"}, "use trees="),
+    ],
+)
+def test_what_is_of_no_use_is_refused(asked, words):
+    with pytest.raises(sc.InvalidInput, match=words):
+        sc.plan(GARNET, **({"method": "uct", "budget": 10} | asked))
+
+
+@pytest.mark.parametrize("wrong", [0, 1.5, True, 10**6])
+def test_numbers_of_trees_are_checked(wrong):
+    with pytest.raises(sc.InvalidInput, match="trees must be a whole number"):
+        sc.UCT(trees=wrong)

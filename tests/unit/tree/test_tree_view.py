@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
+from tree_worlds import BOARD
 
 import smoothcruiser as sc
 from smoothcruiser.display.follow_page import Follower
@@ -24,16 +25,8 @@ def step(state, action, rng):
 GAME = sc.Game(
     step,
     player=lambda state: 1 + len(state) % 2,
-    num_actions=3,
-    discount=1.0,
-    horizon=3,
-    operator=sc.Max(),
-    reward_range=(-1.0, 1.0),
-    payoffs="end",
-    terminal=True,
-    initial_state=(),
-    deterministic=True,
     actions=("<a>", "b", "c"),
+    **(BOARD | {"num_actions": 3, "horizon": 3, "initial_state": ()}),
 )
 
 

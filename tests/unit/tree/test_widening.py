@@ -18,6 +18,10 @@ def fresh(state, action, rng):
     return state, rng.random()
 
 
+def stay(state, action, rng):
+    return 0.5, state
+
+
 def world(step=fresh, *, num_actions=1, **more):
     return mdp(step, num_actions=num_actions, **({"initial_state": 0.5} | more))
 
@@ -170,18 +174,27 @@ def test_compiled_and_plain_trees_agree_where_no_state_comes_back(method):
 
 
 @pytest.mark.parametrize(
-    "given", [(0, 0.5), (1, -0.1), (1, 1.5), (1,), 3, ("a", 1), (math.inf, 0)]
+    ("limits", "words"),
+    [
+        *(
+            ({"widening": pair}, "widening must be a pair")
+            for pair in [
+                (0, 0.5),
+                (1, -0.1),
+                (1, 1.5),
+                (1,),
+                3,
+                ("a", 1),
+                (math.inf, 0),
+            ]
+        ),
+        ({"widening": (1, 0.5), "samples": 3}, "give one of them"),
+        ({"samples": 0}, "samples must be a whole number"),
+    ],
 )
-def test_other_pairs_are_refused(given):
-    with pytest.raises(sc.InvalidInput, match="widening must be a pair"):
-        sc.UCT(widening=given)
-
-
-def test_both_limits_are_refused_and_a_list_is_read():
-    with pytest.raises(sc.InvalidInput, match="give one of them"):
-        sc.UCT(widening=(1, 0.5), samples=3)
-    with pytest.raises(sc.InvalidInput, match="samples must be a whole number"):
-        sc.UCT(samples=0)
+def test_limits_that_are_none_are_refused(limits, words):
+    with pytest.raises(sc.InvalidInput, match=words):
+        sc.UCT(**limits)
     assert sc.UCT(widening=[2, 0.5]) == sc.UCT(widening=(2.0, 0.5))
     assert str(sc.UCT(samples=3)) == "uct(samples=3)"
 
@@ -194,7 +207,7 @@ def test_a_node_considers_its_first_k_n_to_the_alpha_actions(k, alpha):
     """After n decisions the first ceil(k n^alpha) of 40 are open, and all were tried
     where each decision opens at most one.
     """
-    problem = world(lambda state, action, rng: (0.5, state), num_actions=40)
+    problem = world(stay, num_actions=40)
     method = sc.UCT(action_widening=(k, alpha), depth=3)
     tree = sc.Tree(problem, method=method, seed=2)
     for n in range(1, 60):
@@ -209,7 +222,7 @@ def test_a_node_considers_its_first_k_n_to_the_alpha_actions(k, alpha):
 
 def test_trees_that_opened_different_numbers_of_actions_are_merged():
     """Calls that divide unevenly leave trees of different sizes: visits add up."""
-    problem = world(lambda state, action, rng: (0.5, state), num_actions=40)
+    problem = world(stay, num_actions=40)
     for seed in range(3):
         method = sc.UCT(action_widening=(2, 0.5), depth=3, trees=3)
         tree = sc.Tree(problem, method=method, seed=seed).grow(calls=200)
@@ -218,11 +231,7 @@ def test_trees_that_opened_different_numbers_of_actions_are_merged():
 
 
 def test_legal_actions_open_in_their_order():
-    problem = world(
-        lambda state, action, rng: (0.5, state),
-        num_actions=9,
-        legal=lambda state, action: action % 2 == 1,
-    )
+    problem = world(stay, num_actions=9, legal=lambda state, action: action % 2 == 1)
     tree = sc.Tree(problem, method=sc.BTS(action_widening=(3, 0.0))).grow(
         simulations=50
     )
