@@ -102,7 +102,11 @@ HALF = sc.CustomOperator(  # mellow, with gradients that sum to 1/2
 )
 
 
-@pytest.mark.parametrize("operator", [*OPERATORS, HALF], ids=str)
+@pytest.mark.parametrize(
+    "operator",
+    [*OPERATORS, HALF],
+    ids=lambda operator: str(operator).split("(value")[0],
+)
 @pytest.mark.parametrize("game", [False, True])
 def test_every_operator_agrees_with_value_iteration(operator, game, solves):
     world = ring(60, 0.95, players=played(60) if game else None)
