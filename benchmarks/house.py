@@ -17,9 +17,8 @@ Readings of the measures:
                  the first one for the README's shop
   cycle          a strongly connected set of modules, late and typing imports counted
   internals      lines that name Numba's core, LLVM, or CPython's private interfaces
-  private read   an attribute with a leading underscore of anything but self and cls;
-                 ``_replace``, ``_fields`` and the like are the public interface of
-                 named tuples (``NAMED_TUPLE``) and do not count
+  private read   an attribute with a leading underscore of anything but self and cls
+                 (``_replace`` and the like of named tuples included)
 """
 
 from __future__ import annotations
@@ -48,6 +47,7 @@ PARTICIPLES = (
 )
 GENERIC = frozenset(GENERIC_WORDS.split())
 IRREGULAR = frozenset(PARTICIPLES.split())
+# the public interface of named tuples
 NAMED_TUPLE = frozenset(("_replace", "_fields", "_asdict", "_make", "_field_defaults"))
 TABLES = re.compile(
     r"(operators|schedule/kinds|adapters(/\w+)?|problem/zoo|cli|certified/bounds|"
@@ -181,7 +181,7 @@ def sentence_figures(trees: list[ast.Module]) -> dict[str, str]:
     }
 
 
-def private_reads(tree: ast.Module) -> list[str]:
+def private_reads(tree: ast.Module, public: frozenset[str] = frozenset()) -> list[str]:
     """Attributes with a leading underscore that are read from another object."""
     return [
         f"{node.lineno}: {ast.unparse(node)}"
@@ -189,7 +189,7 @@ def private_reads(tree: ast.Module) -> list[str]:
         if isinstance(node, ast.Attribute)
         and node.attr.startswith("_")
         and not node.attr.startswith("__")
-        and node.attr not in NAMED_TUPLE
+        and node.attr not in public
         and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
     ]
 

@@ -145,7 +145,10 @@ def private_members(package: str) -> list[str]:
     outside = []
     for path in sorted((SOURCE / package).rglob("*.py")):
         tree = ast.parse(path.read_text())
-        outside += [f"{place(path)}:{text}" for text in house.private_reads(tree)]
+        outside += [
+            f"{place(path)}:{text}"
+            for text in house.private_reads(tree, house.NAMED_TUPLE)
+        ]
         outside += [
             f"{place(path)}:{node.lineno}: {node.module}.{alias.name}"
             for node in ast.walk(tree)
