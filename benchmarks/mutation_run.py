@@ -1,0 +1,554 @@
+"""Sixty small faults in the core, and which of them the tests see.
+
+  python benchmarks/mutation_run.py [--choose] [--again] [--only 3,17]
+
+A mutant is one small change at a place that is named by file, function, kind of change
+and ordinal of that kind in the function, so it survives moves of lines. The list and
+the state of each mutant are in ``docs/evidence/mutation-run.json``; ``--choose`` draws a
+new list with a fixed seed, in proportion to the places of each package.
+
+Each mutant is applied in a copy of the tree. The tests run until one fails, in this
+order: the quick unit tests that enter the mutated function (recorded once, by a profile
+hook; those of its own package first), the other unit tests of its package with
+tests/golden, then tests/property and the engines' conformance. A test counts as the
+killer only if it passes without the mutant. Limits are in CPU seconds, so that a busy
+machine changes nothing; a test that ends at its limit with the mutant alone is a kill.
+
+``--again`` is for afterwards: killed mutants are tried with the recorded test first, and
+the exit code is 1 if one of them is killed no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import types
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve()
+ROOT = next(p for p in HERE.parents if (p / "pyproject.toml").exists())
+PACKAGE = Path("src") / "smoothcruiser"
+RECORDS = Path("docs") / "evidence" / "mutation-run.json"
+SEED, NUM_MUTANTS, MOST_COMPILED = 36, 60, 12
+CORE = re.compile(
+    r"(operators|theory|schedule|engines|certified|tree|exact|evaluation|problem|jit|store)/"
+    r"|query\.py|methods/schedule_within_limits\.py"
+)
+# Text and clocks, whose faults are no wrong answers; extras that tests have in part.
+OUTSIDE = re.compile(r"text|notes|view|calibrate|dask|jax|zoo|__init__|price_forecast")
+COMPILED = re.compile(r"kernel|engines/compiled|jit/random|jit/memory")
+LIMITS = 90, 110, 80  # CPU seconds: quick tests, compiled and golden, laws and engines
+ONE_TEST, WALL_FACTOR = 45, 8
+ENGINE_TESTS = re.compile(r"test_(engines|batched|state_bounds|real_streams)")
+
+
+class Edit(NamedTuple):
+    """One change of a file: bytes ``start`` to ``stop`` become ``text``."""
+
+    function: str
+    kind: str
+    start: int
+    stop: int
+    text: str
+
+
+OPPOSITES = {
+    ast.Lt: ("<", ">="), ast.LtE: ("<=", ">"), ast.Gt: (">", "<="), ast.GtE: (">=", "<"),
+    ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"), ast.Add: ("+", "-"), ast.Sub: ("-", "+"),
+    ast.Mult: ("*", "/"), ast.Div: ("/", "*"), ast.And: ("and", "or"), ast.Or: ("or", "and"),
+}  # fmt: skip
+EDGES = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
+
+
+def list_edits(source: bytes) -> list[Edit]:
+    """All places of a file that a mutant may change, in the order of the source."""
+    lines = [0]
+    for line in source.splitlines(keepends=True):
+        lines.append(lines[-1] + len(line))
+    edits: list[Edit] = []
+
+    def visit(node: ast.AST, function: str) -> None:
+        if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.AnnAssign):
+            node_value = getattr(node, "value", None)
+            if node_value is not None:
+                visit(node_value, function)
+            return
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            inner = f"{function}.{node.name}".lstrip(".")
+            for child in node.body:
+                visit(child, inner)
+            return
+        if function:
+            edits.extend(change(node, function))
+        for child in ast.iter_child_nodes(node):
+            visit(child, function)
+
+    def change(node: Any, function: str) -> Iterator[Edit]:
+        def span(part: Any) -> tuple[int, int]:
+            return (
+                lines[part.lineno - 1] + part.col_offset,
+                lines[part.end_lineno - 1] + part.end_col_offset,
+            )
+
+        def between(left: Any, right: Any, old: str, new: str, kind: str) -> Edit:
+            start, stop = span(left)[1], span(right)[0]
+            place = source.index(old.encode(), start, stop)
+            return Edit(function, kind, place, place + len(old), new)
+
+        match node:
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                if type(op) in OPPOSITES:
+                    yield between(left, right, *OPPOSITES[type(op)], "compare")
+                if type(op) in EDGES:
+                    old = OPPOSITES[type(op)][0]
+                    yield between(left, right, old, EDGES[type(op)], "edge")
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in OPPOSITES:
+                if not any(is_text(part) for part in (left, right)):
+                    yield between(left, right, *OPPOSITES[type(op)], "arithmetic")
+            case ast.BoolOp(op=op, values=[left, right]):
+                yield between(left, right, *OPPOSITES[type(op)], "and/or")
+            case ast.Call(func=ast.Name(id="min" | "max" as name) as called):
+                yield Edit(
+                    function,
+                    "min/max",
+                    *span(called),
+                    "max" if name == "min" else "min",
+                )
+            case ast.Constant(value=int() | float() as value) if not isinstance(
+                value, bool
+            ):
+                yield Edit(function, "constant", *span(node), repr(value + 1))
+            case ast.UnaryOp(op=ast.Not()):
+                start, _ = span(node)
+                yield Edit(function, "not", start, start + len("not "), "")
+            case ast.Return(value=ast.Compare() | ast.BoolOp() as value):
+                start, stop = span(value)
+                text = source[start:stop].decode()
+                yield Edit(function, "return", start, stop, f"not ({text})")
+
+    visit(ast.parse(source), "")
+    return edits
+
+
+def is_text(node: ast.AST) -> bool:
+    """Whether a part of a sum is a string, which would fail at once."""
+    is_string = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return is_string or isinstance(node, ast.JoinedStr)
+
+
+def find_edit(source: bytes, mutant: dict[str, Any]) -> Edit | None:
+    """The change of a mutant in today's source, or None if its place has gone."""
+    name, kind = mutant["function"], mutant["kind"]
+    edits = [e for e in list_edits(source) if (e.function, e.kind) == (name, kind)]
+    return edits[mutant["ordinal"]] if mutant["ordinal"] < len(edits) else None
+
+
+def choose_mutants() -> list[dict[str, Any]]:
+    """Sixty places, shared out over the packages by the square root of their places."""
+    places: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        file = path.relative_to(ROOT / PACKAGE).as_posix()
+        if not CORE.match(file) or OUTSIDE.search(file):
+            continue
+        ordinals: Counter[tuple[str, str]] = Counter()
+        for edit in list_edits(path.read_bytes()):
+            key = edit.function, edit.kind
+            if not re.search(r"\b(__repr__|_repr|text|describe|show)", edit.function):
+                places[file.split("/")[0]].append(
+                    {"file": file, "function": edit.function, "kind": edit.kind}
+                    | {"ordinal": ordinals[key]}
+                )
+            ordinals[key] += 1
+    generator = random.Random(SEED)
+    shares = {name: len(listed) ** 0.5 for name, listed in places.items()}
+    unit = NUM_MUTANTS / sum(shares.values())
+    counts = {name: max(1, int(unit * share)) for name, share in shares.items()}
+    by_size = sorted(places, key=lambda name: (-shares[name], name))
+    for name in by_size[: NUM_MUTANTS - sum(counts.values())]:
+        counts[name] += 1
+    chosen: list[dict[str, Any]] = []
+    for name in sorted(places):
+        functions: set[tuple[str, str]] = set()
+        kinds: list[str] = []
+        while len(functions) < counts[name]:
+            # a kind first, so that constants are not half of all mutants
+            kinds = kinds or sorted({m["kind"] for m in places[name]})
+            kind = kinds.pop(generator.randrange(len(kinds)))
+            mutant = generator.choice([m for m in places[name] if m["kind"] == kind])
+            is_compiled = bool(COMPILED.search(mutant["file"]))
+            num_compiled = sum(bool(COMPILED.search(m["file"])) for m in chosen)
+            place = mutant["file"], mutant["function"]
+            if place in functions or (is_compiled and num_compiled >= MOST_COMPILED):
+                continue
+            functions.add(place)
+            chosen.append(mutant)
+    return chosen
+
+
+class Outcome(NamedTuple):
+    """The end of one run of tests: its state and the test that decided it."""
+
+    state: str  # passed, killed or timed out
+    test: str | None = None
+
+
+class Workshop:
+    """A copy of the tree in which mutants are applied and tests run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.log = folder / "tree", folder / "log"
+        hidden = shutil.ignore_patterns(".git", ".venv", ".hypothesis", "_build")
+        shutil.copytree(ROOT, self.root, ignore=hidden)
+        self.unsound: set[str] = set()  # tests that fail without a mutant
+
+    def run(
+        self, tests: list[str], limit: int, mark: str, **environment: str
+    ) -> Outcome:
+        """Run tests in this order until one fails; ``limit`` is in CPU seconds."""
+        if not tests:
+            return Outcome("passed")
+        self.log.write_text("")
+        arguments = self.log.with_suffix(".args")
+        arguments.write_text("\n".join(tests))
+        paths = self.root / "src", HERE.parent
+        variables = os.environ | environment | {
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "PYTHONPYCACHEPREFIX": str(self.log.with_suffix(".bytecode")),
+            "MUTATION_LOG": str(self.log),
+        }  # fmt: skip
+        variables.pop("PYTHONDONTWRITEBYTECODE", None)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-p",
+            HERE.stem,
+            "-m",
+            mark,
+        ]
+        command += ["-p", "no:cacheprovider", "-p", "no:randomly", f"@{arguments}"]
+        command += [f"--deselect={test}" for test in sorted(self.unsound)]
+        process = subprocess.Popen(
+            command, cwd=self.root, env=variables, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5)),
+        )  # fmt: skip
+        try:
+            printed, _ = process.communicate(timeout=WALL_FACTOR * limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            printed, _ = process.communicate()
+        events = [line.split(" ", 1) for line in self.log.read_text().splitlines()]
+        failures = [test for event, test in events if event == "failed"]
+        last_test = events[-1][1] if events else None
+        if failures:
+            return Outcome("killed", failures[0])
+        if process.returncode in (0, 5):  # 5: no test has this mark
+            return Outcome("passed")
+        if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            return Outcome("timed out", last_test)
+        return Outcome("killed", last_test or f"start of pytest: {printed[-200:]}")
+
+    def confirm(self, outcome: Outcome, mutant: dict[str, Any]) -> Outcome:
+        """The outcome of the deciding test alone, which has to pass without the mutant."""
+        test = outcome.test
+        if test is None or not test.startswith("tests/"):
+            return outcome
+        if outcome.state == "timed out":
+            with self.mutate(mutant):
+                outcome = self.run([test], ONE_TEST, "")
+        if outcome.state == "passed":
+            return outcome
+        if self.run([test], ONE_TEST, "").state == "passed":
+            return outcome
+        self.unsound.add(test)
+        return Outcome("unsound", test)
+
+    @contextmanager
+    def mutate(self, mutant: dict[str, Any]) -> Iterator[None]:
+        """Apply a mutant; afterwards the file is as before, its time included."""
+        path = self.root / PACKAGE / mutant["file"]
+        source, times = path.read_bytes(), path.stat()
+        edit = find_edit(source, mutant)
+        assert edit is not None
+        path.write_bytes(
+            source[: edit.start] + edit.text.encode() + source[edit.stop :]
+        )
+        try:
+            yield
+        finally:
+            path.write_bytes(source)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    def map_tests(self, mutants: list[dict[str, Any]]) -> dict[str, list[str]]:
+        """The quick tests that enter each mutated function."""
+        targets = sorted({name_target(mutant) for mutant in mutants})
+        folders = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests/unit").iterdir())
+                   if path.is_dir() and any(path.rglob("test_*.py"))]  # fmt: skip
+        self.run(
+            folders,
+            900,
+            "not compiles and not slow",
+            MUTATION_TARGETS="\n".join(targets),
+        )
+        entered: dict[str, list[str]] = defaultdict(list)
+        for line in self.log.read_text().splitlines():
+            event, _, content = line.partition(" ")
+            if event == "entered":
+                target, _, test = content.partition(" ")
+                entered[target].append(test)
+        return entered
+
+
+def name_target(mutant: dict[str, Any]) -> str:
+    """A mutated function's name in the map of tests."""
+    return f"{mutant['file']}:{mutant['function']}"
+
+
+def judge_mutant(
+    workshop: Workshop, mutant: dict[str, Any], entered: dict[str, list[str]]
+) -> Outcome:
+    """Run the tests that may kill a mutant, in their order, until one does."""
+    package = mutant["file"].split("/")[0].removesuffix(".py")
+    own_folder = f"tests/unit/{package}"
+    direct = sorted(
+        entered.get(name_target(mutant), []),
+        key=lambda x: not x.startswith(own_folder + "/"),
+    )
+    own_tests = [own_folder] if (ROOT / own_folder).is_dir() else []
+    engines = [path for path in ROOT.glob("tests/conformance/**/test_*.py")
+               if ENGINE_TESTS.search(path.name)]  # fmt: skip
+    laws = [
+        "tests/property",
+        *(path.relative_to(ROOT).as_posix() for path in sorted(engines)),
+    ]
+    killers = [mutant["test"]] if mutant.get("test", "").startswith("tests/") else []
+    stages = [
+        (killers, ONE_TEST),
+        (direct, LIMITS[0]),
+        (["tests/golden", *own_tests], LIMITS[1]),
+        (laws, LIMITS[2]),
+    ]
+    for tests, limit in stages:
+        outcome = Outcome("unsound")
+        while outcome.state == "unsound":
+            with workshop.mutate(mutant):
+                outcome = workshop.run(tests, limit, "not slow")
+            if outcome.state != "passed":
+                outcome = workshop.confirm(outcome, mutant)
+        if outcome.state != "passed":
+            return outcome
+    is_seen = bool(direct) or COMPILED.search(mutant["file"])
+    return Outcome("survived" if is_seen else "not covered")
+
+
+def write_log(event: str, content: str) -> None:
+    """Note an event of this pytest run for the process that started it."""
+    with open(os.environ["MUTATION_LOG"], "a") as log:
+        log.write(f"{event} {content}\n")
+
+
+def pytest_collectreport(report: Any) -> None:
+    """A file that cannot be imported has failed."""
+    if report.failed:
+        write_log("failed", report.nodeid)
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """The test that runs now, if it should never end."""
+    write_log("started", nodeid)
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """A test has failed, while it was set up or called."""
+    if report.failed:
+        write_log("failed", report.nodeid)
+
+
+@cache
+def match_target(code: types.CodeType) -> str | None:
+    """The name of a wanted function's code, as ``name_target`` gives it."""
+    _, is_ours, file = code.co_filename.partition(f"{PACKAGE.as_posix()}/")
+    target = f"{file}:{code.co_qualname.replace('<locals>.', '')}"
+    return (
+        target
+        if is_ours and target in os.environ["MUTATION_TARGETS"].split("\n")
+        else None
+    )
+
+
+def pytest_runtest_protocol(item: Any) -> None:
+    """Note which of the wanted functions a test enters."""
+    if "MUTATION_TARGETS" not in os.environ:
+        return
+    entered: set[str] = set()
+
+    def watch(frame: types.FrameType, event: str, _: object) -> None:
+        target = match_target(frame.f_code) if event == "call" else None
+        if target is not None and target not in entered:
+            entered.add(target)
+            write_log("entered", f"{target} {item.nodeid}")
+
+    sys.setprofile(watch)
+    threading.setprofile(watch)
+
+
+def print_page(mutants: list[dict[str, Any]], commit: str, seconds: float) -> str:
+    """The evidence as Markdown: a table by package, then the mutants that live."""
+    states = {
+        state: [m for m in mutants if is_killed(m) == state] for state in (True, False)
+    }
+    lines = [
+        "# Sixty faults in the core",
+        "",
+        f"`python {HERE.relative_to(ROOT)}` at commit {commit}, {time.strftime('%Y-%m-%d')}, "
+        f"{seconds / 60:.0f} minutes beside other work (what a mutant is: the script's head)",
+        "",
+        f"Killed: {len(states[True])} of {len(mutants)}"
+        f" ({sum(m['state'] == 'timed out' for m in mutants)} of them by a test without an end).",
+        "",
+        "| package | mutants | killed | survived | in no quick test, survived |",
+        "|---|---|---|---|---|",
+    ]
+    packages = Counter(m["file"].split("/")[0].removesuffix(".py") for m in mutants)
+    for package, count in sorted(packages.items()):
+        own = [
+            m
+            for m in mutants
+            if m["file"].removesuffix(".py").split("/")[0] == package
+        ]
+        tally = Counter("killed" if is_killed(m) else m["state"] for m in own)
+        numbers = tally["killed"], tally["survived"], tally["not covered"]
+        lines.append(f"| {package} | {count} | {' | '.join(map(str, numbers))} |")
+    lines += ["", "| | survivor | change | reading |", "|---|---|---|---|"]
+    for number, mutant in enumerate(mutants):
+        if not is_killed(mutant):
+            place = f"`{mutant['file']}` `{mutant['function']}`"
+            reading = mutant.get("reading", "")
+            lines.append(f"| {number} | {place} | `{mutant['change']}` | {reading} |")
+    return "\n".join(lines) + "\n"
+
+
+def is_killed(mutant: dict[str, Any]) -> bool:
+    """Whether the tests have seen a mutant."""
+    return mutant.get("state") in ("killed", "timed out")
+
+
+def spell_change(mutant: dict[str, Any]) -> str:
+    """The line of a mutant before the change, and the text that comes in."""
+    source = (ROOT / PACKAGE / mutant["file"]).read_bytes()
+    edit = find_edit(source, mutant)
+    if edit is None:
+        return "gone"
+    start = source.rfind(b"\n", 0, edit.start) + 1
+    stop = source.find(b"\n", edit.start)
+    before, after = source[start : edit.start], source[edit.stop : stop]
+    marked = before + b"[" + source[edit.start : edit.stop] + b"]" + after
+    return f"{marked.decode().strip()} -> [{edit.text}]"
+
+
+def main() -> int:
+    """Choose, run or run again; the exit code is 1 if a kill was lost."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--choose", action="store_true", help="draw the list anew")
+    parser.add_argument(
+        "--again", action="store_true", help="compare with the list's states"
+    )
+    parser.add_argument("--only", default="", help="numbers of mutants, by commas")
+    parser.add_argument(
+        "--page", action="store_true", help="write the page, run nothing"
+    )
+    options = parser.parse_args()
+    records = ROOT / RECORDS
+    if options.choose:
+        chosen = choose_mutants()
+        content = {"mutants": [m | {"change": spell_change(m)} for m in chosen]}
+        records.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        return 0
+    content = json.loads(records.read_text())
+    mutants = content["mutants"]
+    numbers = [int(x) for x in options.only.split(",") if x] or list(
+        range(len(mutants))
+    )
+    if options.page:
+        numbers = []
+    lost: list[int] = []
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        if numbers:
+            workshop = Workshop(Path(folder))
+            entered = workshop.map_tests([mutants[n] for n in numbers])
+        for number in numbers:
+            mutant = mutants[number]
+            is_gone = (
+                find_edit((ROOT / PACKAGE / mutant["file"]).read_bytes(), mutant)
+                is None
+            )
+            begun = time.monotonic()
+            outcome = (
+                Outcome("gone") if is_gone else judge_mutant(workshop, mutant, entered)
+            )
+            was_killed = is_killed(mutant)
+            took = f"{time.monotonic() - begun:.0f} s"
+            print(
+                number,
+                name_target(mutant),
+                outcome.state,
+                outcome.test or "",
+                took,
+                flush=True,
+            )
+            if options.again:
+                if was_killed and not is_killed({"state": outcome.state}):
+                    lost.append(number)
+                continue
+            mutant["state"] = outcome.state
+            mutant.pop("test", None)
+            if outcome.test:
+                mutant["test"] = outcome.test
+            records.write_text(
+                json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+            )
+    if options.again:
+        before = [n for n in numbers if is_killed(mutants[n])]
+        left = len(before) - len(lost)
+        print(
+            f"killed before {len(before)}, killed now {left}, lost: {lost or 'none'}"
+        )
+        return 1 if lost else 0
+    if not options.only and not options.page:
+        commit = subprocess.check_output(
+            ["git", "rev-parse", "--short", "HEAD"], text=True
+        )
+        content |= {
+            "commit": commit.strip(),
+            "seconds": round(time.monotonic() - start),
+        }
+        records.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    page = print_page(mutants, content.get("commit", ""), content.get("seconds", 0.0))
+    records.with_suffix(".md").write_text(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
