@@ -38,7 +38,6 @@ import types
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -385,7 +384,9 @@ def pytest_runtest_logreport(report: Any) -> None:
         write_log("failed", report.nodeid)
 
 
-@cache
+TARGETS: dict[int, tuple[types.CodeType, str | None]] = {}
+
+
 def match_target(code: types.CodeType) -> str | None:
     """The name of a wanted function's code, as ``name_target`` gives it."""
     _, is_ours, file = code.co_filename.partition(f"{PACKAGE.as_posix()}/")
@@ -401,12 +402,17 @@ def pytest_runtest_protocol(item: Any) -> None:
     """Note which of the wanted functions a test enters."""
     if "MUTATION_TARGETS" not in os.environ:
         return
-    entered: set[str] = set()
+    entered: set[int] = set()
 
     def watch(frame: types.FrameType, event: str, _: object) -> None:
-        target = match_target(frame.f_code) if event == "call" else None
-        if target is not None and target not in entered:
-            entered.add(target)
+        code = frame.f_code
+        if event != "call" or id(code) in entered:
+            return
+        entered.add(id(code))  # a code's own hash would read all of it
+        if id(code) not in TARGETS:
+            TARGETS[id(code)] = code, match_target(code)
+        target = TARGETS[id(code)][1]
+        if target is not None:
             write_log("entered", f"{target} {item.nodeid}")
 
     sys.setprofile(watch)
