@@ -1,6 +1,6 @@
 """Sixty small faults in the core, and which of them the tests see.
 
-  python benchmarks/mutation_run.py [--choose] [--again] [--only 3,17]
+  python -m benchmarks.reliability.mutation_run [--choose] [--again] [--only 3,17]
 
 A mutant is one small change at a place that is named by file, function, kind of change
 and ordinal of that kind in the function, so it survives moves of lines. The list and
@@ -44,6 +44,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve()
 ROOT = next(p for p in HERE.parents if (p / "pyproject.toml").exists())
 PACKAGE = Path("src") / "smoothcruiser"
+PLUGIN = ".".join(HERE.relative_to(ROOT).with_suffix("").parts)
 RECORDS = Path("docs") / "evidence" / "mutation-run.json"
 SEED, NUM_MUTANTS, MOST_COMPILED = 36, 60, 12
 CORE = re.compile(
@@ -53,9 +54,8 @@ CORE = re.compile(
 # Text and clocks, whose faults are no wrong answers; extras that tests have in part.
 OUTSIDE = re.compile(r"text|notes|view|calibrate|dask|jax|zoo|__init__|price_forecast")
 COMPILED = re.compile(r"kernel|engines/compiled|jit/random|jit/memory")
-LIMITS = 90, 110, 80  # CPU seconds: quick tests, compiled and golden, laws and engines
+LIMITS = 60, 60, 80, 60  # CPU seconds: quick tests, compiled, golden, laws and engines
 ONE_TEST, WALL_FACTOR = 45, 8
-ENGINE_TESTS = re.compile(r"test_(engines|batched|state_bounds|real_streams)")
 
 
 class Edit(NamedTuple):
@@ -227,7 +227,7 @@ class Workshop:
         self.log.write_text("")
         arguments = self.log.with_suffix(".args")
         arguments.write_text("\n".join(tests))
-        paths = self.root / "src", HERE.parent
+        paths = self.root / "src", self.root
         variables = os.environ | environment | {
             "PYTHONPATH": os.pathsep.join(map(str, paths)),
             "PYTHONPYCACHEPREFIX": str(self.log.with_suffix(".bytecode")),
@@ -241,7 +241,7 @@ class Workshop:
             "-x",
             "-q",
             "-p",
-            HERE.stem,
+            PLUGIN,
             "-m",
             mark,
         ]
@@ -324,41 +324,92 @@ def name_target(mutant: dict[str, Any]) -> str:
     return f"{mutant['file']}:{mutant['function']}"
 
 
-def judge_mutant(
-    workshop: Workshop, mutant: dict[str, Any], entered: dict[str, list[str]]
-) -> Outcome:
-    """Run the tests that may kill a mutant, in their order, until one does."""
-    package = mutant["file"].split("/")[0].removesuffix(".py")
-    own_folder = f"tests/unit/{package}"
-    direct = sorted(
-        entered.get(name_target(mutant), []),
-        key=lambda x: not x.startswith(own_folder + "/"),
+def list_stages(
+    mutant: dict[str, Any], entered: dict[str, list[str]]
+) -> list[tuple[list[str], int, str]]:
+    """Tests that may kill a mutant, their limit and mark, in the order they are tried."""
+    file = Path(mutant["file"])
+    folder = ROOT / "tests" / "unit" / file.with_suffix("").parts[0]
+    direct = entered.get(name_target(mutant), [])
+    own_folder = f"{folder.relative_to(ROOT).as_posix()}/"
+    word = file.parent.name if file.stem in ("base", "kernel") else file.stem
+    own_files = sorted(
+        folder.rglob("test_*.py"), key=lambda x: word not in x.read_text()
     )
-    own_tests = [own_folder] if (ROOT / own_folder).is_dir() else []
-    engines = [path for path in ROOT.glob("tests/conformance/**/test_*.py")
-               if ENGINE_TESTS.search(path.name)]  # fmt: skip
-    laws = [
-        "tests/property",
-        *(path.relative_to(ROOT).as_posix() for path in sorted(engines)),
+    engines = sorted((ROOT / "tests/conformance/engines").glob("test_*.py"))
+    killer = mutant.get("test", "")
+    # a compiled mutant is compiled again with all that calls it
+    factor = 2 if COMPILED.search(mutant["file"]) else 1
+    return [
+        ([killer] if is_test(killer) else [], ONE_TEST * factor, ""),
+        (
+            sorted(direct, key=lambda x: not x.startswith(own_folder)),
+            LIMITS[0],
+            "not slow",
+        ),
+        (name_files(own_files), LIMITS[1] * factor, "compiles and not slow"),
+        (["tests/golden"], LIMITS[2] * factor, "not slow"),
+        (["tests/property", *name_files(engines)], LIMITS[3] * factor, "not slow"),
     ]
-    killers = [mutant["test"]] if mutant.get("test", "").startswith("tests/") else []
-    stages = [
-        (killers, ONE_TEST),
-        (direct, LIMITS[0]),
-        (["tests/golden", *own_tests], LIMITS[1]),
-        (laws, LIMITS[2]),
-    ]
-    for tests, limit in stages:
-        outcome = Outcome("unsound")
-        while outcome.state == "unsound":
-            with workshop.mutate(mutant):
-                outcome = workshop.run(tests, limit, "not slow")
-            if outcome.state != "passed":
-                outcome = workshop.confirm(outcome, mutant)
+
+
+def is_test(name: str) -> bool:
+    """Whether this is the name of a test that still has its file."""
+    return name.startswith("tests/") and (ROOT / name.split("::")[0]).exists()
+
+
+def name_files(paths: list[Path]) -> list[str]:
+    """Files as arguments of pytest."""
+    return [path.relative_to(ROOT).as_posix() for path in paths]
+
+
+def run_stage(
+    workshop: Workshop, mutant: dict[str, Any], stage: tuple[list[str], int, str]
+) -> Outcome:
+    """Run the tests of a stage until one of them kills the mutant."""
+    outcome = Outcome("unsound")
+    while outcome.state == "unsound":
+        with workshop.mutate(mutant):
+            outcome = workshop.run(*stage)
         if outcome.state != "passed":
-            return outcome
-    is_seen = bool(direct) or COMPILED.search(mutant["file"])
-    return Outcome("survived" if is_seen else "not covered")
+            outcome = workshop.confirm(outcome, mutant)
+    return outcome
+
+
+def judge_mutants(workshop: Workshop, mutants: list[dict[str, Any]]) -> Iterator[int]:
+    """Set the states of the mutants, stage by stage; the numbers of those decided."""
+    entered = workshop.map_tests(mutants)
+    stages = [list_stages(mutant, entered) for mutant in mutants]
+    for mutant in mutants:
+        is_gone = (
+            find_edit((ROOT / PACKAGE / mutant["file"]).read_bytes(), mutant) is None
+        )
+        is_seen = name_target(mutant) in entered or COMPILED.search(mutant["file"])
+        mutant.pop("test", None)
+        mutant["state"] = (
+            "gone" if is_gone else "survived" if is_seen else "not covered"
+        )
+    for step in range(len(stages[0])):
+        for number, mutant in enumerate(mutants):
+            if (
+                mutant["state"] not in ("survived", "not covered")
+                or not stages[number][step][0]
+            ):
+                continue
+            begun = time.monotonic()
+            outcome = run_stage(workshop, mutant, stages[number][step])
+            if outcome.state != "passed":
+                mutant |= {"state": outcome.state, "test": outcome.test}
+            took = f"{time.monotonic() - begun:.0f} s"
+            print(
+                step,
+                name_target(mutant),
+                outcome.state,
+                outcome.test or "",
+                took,
+                flush=True,
+            )
+            yield number
 
 
 def write_log(event: str, content: str) -> None:
@@ -427,7 +478,7 @@ def print_page(mutants: list[dict[str, Any]], commit: str, seconds: float) -> st
     lines = [
         "# Sixty faults in the core",
         "",
-        f"`python {HERE.relative_to(ROOT)}` at commit {commit}, {time.strftime('%Y-%m-%d')}, "
+        f"`python -m {PLUGIN}` at commit {commit}, {time.strftime('%Y-%m-%d')}, "
         f"{seconds / 60:.0f} minutes beside other work (what a mutant is: the script's head)",
         "",
         f"Killed: {len(states[True])} of {len(mutants)}"
@@ -473,6 +524,12 @@ def spell_change(mutant: dict[str, Any]) -> str:
     return f"{marked.decode().strip()} -> [{edit.text}]"
 
 
+def write_json(content: dict[str, Any]) -> None:
+    """Write the list of mutants with their states."""
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    (ROOT / RECORDS).write_text(text + "\n")
+
+
 def main() -> int:
     """Choose, run or run again; the exit code is 1 if a kill was lost."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -489,7 +546,7 @@ def main() -> int:
     if options.choose:
         chosen = choose_mutants()
         content = {"mutants": [m | {"change": spell_change(m)} for m in chosen]}
-        records.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        write_json(content)
         return 0
     content = json.loads(records.read_text())
     mutants = content["mutants"]
@@ -498,48 +555,23 @@ def main() -> int:
     )
     if options.page:
         numbers = []
-    lost: list[int] = []
     start = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        if numbers:
-            workshop = Workshop(Path(folder))
-            entered = workshop.map_tests([mutants[n] for n in numbers])
-        for number in numbers:
-            mutant = mutants[number]
-            is_gone = (
-                find_edit((ROOT / PACKAGE / mutant["file"]).read_bytes(), mutant)
-                is None
-            )
-            begun = time.monotonic()
-            outcome = (
-                Outcome("gone") if is_gone else judge_mutant(workshop, mutant, entered)
-            )
-            was_killed = is_killed(mutant)
-            took = f"{time.monotonic() - begun:.0f} s"
-            print(
-                number,
-                name_target(mutant),
-                outcome.state,
-                outcome.test or "",
-                took,
-                flush=True,
-            )
-            if options.again:
-                if was_killed and not is_killed({"state": outcome.state}):
-                    lost.append(number)
-                continue
-            mutant["state"] = outcome.state
-            mutant.pop("test", None)
-            if outcome.test:
-                mutant["test"] = outcome.test
-            records.write_text(
-                json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-            )
+    listed = [mutants[n] | {} for n in numbers]
+    if numbers:
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in judge_mutants(Workshop(Path(folder)), listed):
+                if not options.again:
+                    for number, mutant in zip(numbers, listed, strict=True):
+                        mutants[number] = mutant
+                    write_json(content)
     if options.again:
         before = [n for n in numbers if is_killed(mutants[n])]
-        left = len(before) - len(lost)
+        now = [
+            n for n, mutant in zip(numbers, listed, strict=True) if is_killed(mutant)
+        ]
+        lost = sorted(set(before) - set(now))
         print(
-            f"killed before {len(before)}, killed now {left}, lost: {lost or 'none'}"
+            f"killed before {len(before)}, killed now {len(now)}, lost: {lost or 'none'}"
         )
         return 1 if lost else 0
     if not options.only and not options.page:
@@ -550,7 +582,7 @@ def main() -> int:
             "commit": commit.strip(),
             "seconds": round(time.monotonic() - start),
         }
-        records.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        write_json(content)
     page = print_page(mutants, content.get("commit", ""), content.get("seconds", 0.0))
     records.with_suffix(".md").write_text(page)
     return 0
