@@ -52,7 +52,9 @@ CORE = re.compile(
 )
 # Text and clocks, whose faults are no wrong answers; extras that tests have in part.
 OUTSIDE = re.compile(r"text|notes|view|calibrate|dask|jax|zoo|__init__|price_forecast")
-COMPILED = re.compile(r"kernel|engines/compiled|jit/random|jit/memory")
+COMPILED = re.compile(
+    r"kernel|engines/compiled|jit/random|jit/memory|operators/dispatch"
+)
 LIMITS = 60, 60, 80, 60  # CPU seconds: quick tests, compiled, golden, laws and engines
 ONE_TEST, WALL_FACTOR = 45, 8
 
@@ -248,7 +250,7 @@ class Workshop:
             "-m",
             mark,
         ]
-        command += ["-p", "no:cacheprovider", "-p", "no:randomly", f"@{arguments}"]
+        command += ["-p", "no:cacheprovider", f"@{arguments}"]
         command += [f"--deselect={test}" for test in sorted(self.unsound)]
         process = subprocess.Popen(
             command, cwd=self.root, env=variables, start_new_session=True,
@@ -372,6 +374,8 @@ def list_stages(
     own_files = sorted(
         folder.rglob("test_*.py"), key=lambda x: word not in x.read_text()
     )
+    if COMPILED.search(mutant["file"]):  # compiled code notes no entries
+        direct = name_files(own_files)
     engines = sorted((ROOT / "tests/conformance/engines").glob("test_*.py"))
     killer = mutant.get("test", "")
     # a compiled mutant is compiled again with all that calls it
@@ -381,7 +385,7 @@ def list_stages(
         (
             sorted(direct, key=lambda x: not x.startswith(own_folder)),
             LIMITS[0],
-            "not slow",
+            "not compiles and not slow",
         ),
         (name_files(own_files), LIMITS[1] * factor, "compiles and not slow"),
         (["tests/golden"], LIMITS[2] * factor, "not slow"),
