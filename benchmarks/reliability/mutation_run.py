@@ -372,7 +372,7 @@ def list_stages(
     own_folder = f"{folder.relative_to(ROOT).as_posix()}/"
     word = file.parent.name if file.stem in ("base", "kernel") else file.stem
     own_files = sorted(
-        folder.rglob("test_*.py"), key=lambda x: word not in x.read_text()
+        folder.rglob("test_*.py"), key=lambda x: (word not in x.read_text(), x)
     )
     if COMPILED.search(mutant["file"]):  # compiled code notes no entries
         direct = name_files(own_files)
