@@ -53,14 +53,18 @@ CORE = re.compile(
 # Text and clocks, whose faults are no wrong answers; extras that tests have in part.
 OUTSIDE = re.compile(r"text|notes|view|calibrate|dask|jax|zoo|__init__|price_forecast")
 COMPILED = re.compile(
-    r"kernel|engines/compiled|jit/random|jit/memory|operators/dispatch"
+    r"kernel|engines/compiled|jit/random|jit/memory|operators/dispatch|certified/bounds"
 )
-LIMITS = 60, 60, 80, 60  # CPU seconds: quick tests, compiled, golden, laws and engines
-ONE_TEST, WALL_FACTOR = 45, 8
-
-
+# CPU seconds of one mutant, of one in compiled code, of one test, of the map
+LIMIT, LIMIT_COMPILED, LIMIT_ONE, MAP_LIMIT = 120, 240, 60, 3000
+WALL_FACTOR = 8
+PACKAGES = "operators theory schedule engines certified tree exact evaluation problem jit store"
+NETS = ["tests/golden", "tests/property", "tests/conformance/engines"]
+MAPPED = [
+    (["tests/unit/methods"], "not compiles and not slow"),
+    ([f"tests/unit/{name}" for name in PACKAGES.split()] + NETS, "not slow"),
+]
 ENTERED = "MUTATION_ENTERED"
-ALIVE = ("survived", "not covered")
 
 
 class Edit(NamedTuple):
@@ -274,14 +278,6 @@ class Workshop:
             return Outcome("timed out", last_test)
         return Outcome("killed", last_test or f"start of pytest: {printed[-200:]}")
 
-    def failures(self, tests: list[str]) -> set[str]:
-        """The tests among these that fail without a mutant."""
-        if tests:
-            self.run(tests, ONE_TEST * len(tests), "", "--maxfail=1000")
-        return {test for event, test in self.read_log() if event == "failed"} & set(
-            tests
-        )
-
     def read_log(self) -> list[tuple[str, str]]:
         """Events of the last run and what they were about."""
         lines = self.log.read_text().splitlines()
@@ -302,21 +298,18 @@ class Workshop:
             yield
 
     def map_tests(self, mutants: list[dict[str, Any]]) -> dict[str, list[str]]:
-        """The quick tests that enter each mutated function, which notes it for once."""
-        plain = [m for m in mutants if not COMPILED.search(m["file"])]
-        with ExitStack() as stack:
-            for target in sorted({name_target(mutant) for mutant in plain}):
-                stack.enter_context(self.note_entries(target))
-            folders = sorted(path for path in (ROOT / "tests/unit").iterdir()
-                             if CORE.match(f"{path.name}/") or path.name == "methods")  # fmt: skip
-            self.run(
-                name_files(folders), 600, "not compiles and not slow", "--maxfail=1000"
-            )
+        """The tests that enter each mutated function, which notes it for once."""
+        targets = {name_target(m) for m in mutants if not COMPILED.search(m["file"])}
         entered: dict[str, list[str]] = defaultdict(list)
-        for event, content in self.read_log():
-            if event == "entered":
-                target, _, test = content.partition(" ")
-                entered[target].append(test)
+        with ExitStack() as stack:
+            for target in sorted(targets):
+                stack.enter_context(self.note_entries(target))
+            for tests, mark in MAPPED if targets else ():
+                self.run(tests, MAP_LIMIT, mark, "--maxfail=9999")
+                for event, content in self.read_log():
+                    target, _, test = content.partition(" ")
+                    if event == "entered" and test not in entered[target]:
+                        entered[target].append(test)
         return entered
 
     @contextmanager
@@ -362,35 +355,43 @@ def name_target(mutant: dict[str, Any]) -> str:
     return f"{mutant['file']}:{mutant['function']}"
 
 
-def list_stages(
-    mutant: dict[str, Any], entered: dict[str, list[str]]
-) -> list[tuple[list[str], int, str]]:
-    """Tests that may kill a mutant, their limit and mark, in the order they are tried."""
+def list_tests(mutant: dict[str, Any], entered: dict[str, list[str]]) -> list[str]:
+    """The tests that may kill a mutant, in the order they are tried."""
     file = Path(mutant["file"])
-    folder = ROOT / "tests" / "unit" / file.with_suffix("").parts[0]
-    direct = entered.get(name_target(mutant), [])
-    own_folder = f"{folder.relative_to(ROOT).as_posix()}/"
+    folder = Path("tests") / "unit" / file.with_suffix("").parts[0]
+    if not COMPILED.search(mutant["file"]):
+        own_folder = f"{folder.as_posix()}/"
+        tests = entered.get(name_target(mutant), [])
+        return sorted(tests, key=lambda test: not test.startswith(own_folder))
+    # Compiled code notes no entries: all tests, those first that name the file.
     word = file.parent.name if file.stem in ("base", "kernel") else file.stem
-    own_files = sorted(
-        folder.rglob("test_*.py"), key=lambda x: (word not in x.read_text(), x)
+    files = sorted(
+        (ROOT / folder).rglob("test_*.py"),
+        key=lambda x: (word not in x.read_text(), x),
     )
-    if COMPILED.search(mutant["file"]):  # compiled code notes no entries
-        direct = name_files(own_files)
-    engines = sorted((ROOT / "tests/conformance/engines").glob("test_*.py"))
-    killer = mutant.get("test", "")
-    # a compiled mutant is compiled again with all that calls it
-    factor = 2 if COMPILED.search(mutant["file"]) else 1
-    return [
-        ([killer] if is_test(killer) else [], ONE_TEST * factor, ""),
-        (
-            sorted(direct, key=lambda x: not x.startswith(own_folder)),
-            LIMITS[0],
-            "not compiles and not slow",
-        ),
-        (name_files(own_files), LIMITS[1] * factor, "compiles and not slow"),
-        (["tests/golden"], LIMITS[2] * factor, "not slow"),
-        (["tests/property", *name_files(engines)], LIMITS[3] * factor, "not slow"),
-    ]
+    return [path.relative_to(ROOT).as_posix() for path in files] + NETS
+
+
+def judge_mutant(
+    workshop: Workshop, mutant: dict[str, Any], tests: list[str]
+) -> Outcome:
+    """Run tests until one kills the mutant and passes without it."""
+    limit = LIMIT_COMPILED if COMPILED.search(mutant["file"]) else LIMIT
+    while True:
+        with workshop.mutate(mutant):
+            outcome = workshop.run(tests, limit, "not slow")
+            if (
+                outcome.state == "timed out" and outcome.test
+            ):  # the test, or all of them?
+                outcome = workshop.run([outcome.test], LIMIT_ONE, "")
+                if outcome.state == "passed":
+                    return Outcome("at the limit")
+        if outcome.state == "passed" or not is_test(outcome.test or ""):
+            return outcome
+        assert outcome.test is not None
+        if workshop.run([outcome.test], LIMIT_ONE, "").state == "passed":
+            return outcome
+        workshop.unsound.add(outcome.test)
 
 
 def is_test(name: str) -> bool:
@@ -398,69 +399,33 @@ def is_test(name: str) -> bool:
     return name.startswith("tests/") and (ROOT / name.split("::")[0]).exists()
 
 
-def name_files(paths: list[Path]) -> list[str]:
-    """Files as arguments of pytest."""
-    return [path.relative_to(ROOT).as_posix() for path in paths]
-
-
-def run_stage(
-    workshop: Workshop, mutant: dict[str, Any], stage: tuple[list[str], int, str]
-) -> Outcome:
-    """Run the tests of a stage until one of them kills the mutant."""
-    with workshop.mutate(mutant):
-        outcome = workshop.run(*stage)
-        if outcome.state == "timed out" and outcome.test:  # the test, or the stage?
-            outcome = workshop.run([outcome.test], ONE_TEST, "")
-    return outcome
-
-
 def judge_mutants(workshop: Workshop, mutants: list[dict[str, Any]]) -> Iterator[None]:
-    """Set the states of the mutants, stage by stage, and yield after each run."""
-    entered = workshop.map_tests(mutants)
-    stages = [list_stages(mutant, entered) for mutant in mutants]
+    """Set the states of mutants, first by the tests that killed them before."""
     for mutant in mutants:
         source = (ROOT / PACKAGE / mutant["file"]).read_bytes()
-        is_seen = name_target(mutant) in entered or COMPILED.search(mutant["file"])
-        mutant["state"] = "survived" if is_seen else "not covered"
-        mutant.pop("test", None)
+        killer, mutant["state"] = mutant.pop("test", ""), "waiting"
         if find_edit(source, mutant) is None:
             mutant["state"] = "gone"
-    for step in range(len(stages[0])):
-        waiting = [
-            n
-            for n, m in enumerate(mutants)
-            if m["state"] in ALIVE and stages[n][step][0]
-        ]
-        if waiting and "tests/golden" in stages[waiting[0]][step][0]:
-            # bits that vary by processor
-            workshop.unsound |= workshop.failures(["tests/golden"])
-        while waiting:
-            for number in waiting:
-                begun, mutant = time.monotonic(), mutants[number]
-                outcome = run_stage(workshop, mutant, stages[number][step])
-                if outcome.state != "passed":
-                    mutant |= {
-                        "state": outcome.state,
-                        "test": outcome.test,
-                        "was": mutant["state"],
-                    }
-                took = f"{time.monotonic() - begun:.0f} s"
-                print(step, name_target(mutant), *outcome, took, flush=True)
-                yield
-            # tests that fail without a mutant kill none: the stage is run without them
-            decided = [n for n in waiting if mutants[n]["state"] not in ALIVE]
-            tests = {n: str(mutants[n]["test"]) for n in decided}
-            unsound = workshop.failures(
-                sorted(x for x in set(tests.values()) if is_test(x))
-            )
-            workshop.unsound |= unsound
-            waiting = [n for n in decided if tests[n] in unsound]
-            for number in waiting:
-                mutants[number] |= {"state": mutants[number].pop("was")}
-                del mutants[number]["test"]
-            for number in decided:
-                mutants[number].pop("was", None)
-            yield
+        elif is_test(killer):
+            outcome = judge_mutant(workshop, mutant, [killer])
+            note_outcome(mutant, outcome)
+    waiting = [m for m in mutants if m["state"] == "waiting"]
+    entered = workshop.map_tests(waiting)
+    for mutant in waiting:
+        tests = list_tests(mutant, entered)
+        note_outcome(mutant, judge_mutant(workshop, mutant, tests))
+        if mutant["state"] == "waiting":
+            mutant["state"] = "survived" if tests else "not covered"
+        yield
+
+
+def note_outcome(mutant: dict[str, Any], outcome: Outcome) -> None:
+    """Write what decided a mutant, if it is decided, and print it."""
+    if outcome.state != "passed":
+        mutant["state"] = outcome.state
+    if outcome.test:
+        mutant["test"] = outcome.test
+    print(time.strftime("%H:%M:%S"), name_target(mutant), *outcome, flush=True)
 
 
 def write_log(event: str, content: str) -> None:
