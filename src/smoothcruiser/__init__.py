@@ -180,7 +180,7 @@ _HOMES = {
     "certified.search": ("Certified",),
     "checks": ("Check", "check"),
     "comparison": ("Comparison", "compare"),
-    "display.following": ("follow",),
+    "display.follow_page": ("follow",),
     "display.page": ("report",),
     "display.result_pages": ("view",),
     "errors": (
@@ -199,7 +199,7 @@ _HOMES = {
     "methods.base": ("Prepared",),
     "methods.certified_search": ("CertifiedSearch",),
     "methods.exact_method": ("Exact",),
-    "methods.sessions": ("resume",),
+    "methods.stored_sessions": ("resume",),
     "methods.scheduled": ("Paper", "SmoothCruiser", "SparseSampling", "run"),
     "operators": (
         "CustomOperator",
