@@ -35,7 +35,7 @@ SKIPPED = {
     *("__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__"),
     *("__annotations_cache__", "__type_params__", "__orig_bases__", "__parameters__"),
     *("__dict__", "__weakref__", "__abstractmethods__", "_abc_impl"),
-    "__dataclass_params__",
+    *("__dataclass_params__", "__slotnames__"),  # copies leave the second
 }
 _WORD = 8  # bytes of a pointer
 
