@@ -249,8 +249,7 @@ def look_here(engine: Engine, item: Any) -> tuple[int, Looks]:
     """An inspection of the step: ``item`` is (seed, looks, seconds), perhaps a Move."""
     seed, looked, seconds, *moves = item
     state = moves[0].parts["state"] if moves else engine.job.state
-    problem = getattr(engine, "inspected_problem", engine.job.problem)
-    return look(problem, state, seed, looked, seconds=seconds)
+    return look(engine.job.problem, state, seed, looked, seconds=seconds)
 
 
 def look_elsewhere(engine: Engine, item: Any) -> tuple[int, Looks]:

@@ -20,12 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import allocate
-from smoothcruiser.engines.compiled.tiers import (
-    ADDRESS,
-    Handover,
-    build_if_current,
-    tier_choice,
-)
+from smoothcruiser.engines.compiled.tiers import ADDRESS, Handover, tier_choice
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.engines.watchdog import limit_call_seconds
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
@@ -262,11 +257,11 @@ class CompiledRollouts:
         policy = CompiledPolicy(
             machine, data, state_address, table, nodes, states, state_words
         )
-        whole_policy = build_if_current(
-            lambda: _with_functions(task.problem, policy, first_state, num_nodes),
-            machine.spoken,
-        )
-        return cls(task, policy, None if tier_choice() == ADDRESS else whole_policy)
+
+        def build_whole() -> Any:
+            return _with_functions(task.problem, policy, first_state, num_nodes)
+
+        return cls(task, policy, None if tier_choice() == ADDRESS else build_whole)
 
     @property
     def calls(self) -> int:

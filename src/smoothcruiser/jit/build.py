@@ -12,8 +12,7 @@ The on-disk cache of Numba keys on a function's name, place and bytecode, not on
 the meaning of its globals. Hence two rules: the name carries a fingerprint of the
 sources it is made of (an edit makes a new entry), and a function with a foreign
 replacement is cached only if the caller gives a ``salt`` that identifies the
-replacement. Users' functions are not cached here, since their sources are not
-followed (``jit.user_cache`` keeps them by a fingerprint).
+replacement. Users' functions are not cached, since their sources are not followed.
 
 Machine code that is found on disk (``jit.code_files``) needs none of the functions that it was
 made of, so these are rebuilt only before something is compiled.

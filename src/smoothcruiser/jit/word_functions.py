@@ -3,18 +3,15 @@
 ``compile_functions`` compiles all functions of a problem into one, which takes five
 whole numbers: the code of the request, the address of the state's words, the action,
 the address of the stream, and the address of a buffer (``jit.by_address``). Nothing
-else has to be compiled for a user's own step before a run can begin. The types of its
-arguments name no class of the user's, so it can be kept on disk (``jit.user_cache``).
-
-``UserFunctions.call`` is the step in Python. It is for states of numbers, where the
-words say all; a step that was found on disk is then never compiled in this process.
+else has to be compiled for a user's own step before a run can begin. It is compiled once
+per process: machine code of users' functions is not stored, since nobody can list all
+that it depends on.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,10 +83,6 @@ class UserFunctions(NamedTuple):
     kind: Any  # the Numba type of a state
     size: int  # its words
     shown: bool  # whether Python can make a state of its words: it holds no array
-    kept: bool = False  # whether it came from the disk, and nothing was compiled
-    # Whether the user's functions are still those that were compiled. Code from the
-    # disk has frozen nothing in this process.
-    is_current: Callable[[], bool] = lambda: True
 
     def words(self, state: Any) -> Any:
         """A state in the form of ``jit.by_address``, as an array of whole numbers."""
@@ -101,22 +94,6 @@ class UserFunctions(NamedTuple):
         call_buffer[1] = self.size
         return call_buffer
 
-    def call(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
-        """The step, called from Python."""
-        state_words, call_buffer = self.words(state), self.buffer()
-        end_flag = self.function(
-            by_address.STEP,
-            int(state_words.ctypes.data) + by_address.WORD,
-            action,
-            int(rng.address),
-            int(call_buffer.ctypes.data),
-        )
-        return (
-            float(call_buffer[:1].view(np.float64)[0]),
-            self.state(call_buffer[2:]),
-            bool(end_flag),
-        )
-
     def floats(self) -> list[bool]:
         """Which words are floats, of a state that holds no array."""
         return _float_words(self.kind)
@@ -127,27 +104,18 @@ class UserFunctions(NamedTuple):
 
 
 def compile_functions(
-    functions: dict[str, Any],
-    kind: Any,
-    state: Any,
-    digest: str | None = None,
-    is_fresh: Callable[[Any], bool] = lambda library: False,
+    functions: dict[str, Any], kind: Any, state: Any
 ) -> UserFunctions | None:
     """The functions of a problem over words; None where states have no such form.
 
     ``functions`` has "oracle", and of "legal", "terminal", "player", "below", "above"
-    those that there are. Their machine code is kept on disk under ``digest`` if
-    ``is_fresh`` confirms that the library belongs to the digest.
+    those that there are.
     """
     from numba import njit, types
     from numba.core.errors import NumbaError
 
     state_form = words(kind, state)
     signature = (types.int64,) * NUMBERS
-    disk_entry = _disk_entry(digest)
-    function = None if disk_entry is None else disk_entry.load(signature)
-    if function is not None:
-        return _wrap_compiled(function, signature, kind, state_form.size, kept=True)
     returned_types = returned_type(functions["oracle"], kind)
     if returned_types[1] != kind:
         return None
@@ -179,32 +147,10 @@ def compile_functions(
     compile_result = function.overloads[signature]
     if FAST.search(compile_result.library.get_llvm_str()):
         return None
-    if disk_entry is not None and is_fresh(compile_result.library):
-        disk_entry.save(signature, compile_result)
-    return _wrap_compiled(function, signature, kind, state_form.size, kept=False)
-
-
-def _disk_entry(digest: str | None) -> Any:
-    """The entry of a digest on disk; None where nothing can be kept."""
-    from smoothcruiser.jit import private_folder as private
-    from smoothcruiser.jit.user_cache import DiskEntry
-
-    if digest is None or not private.is_on():
-        return None
-    try:
-        return DiskEntry(digest)
-    except Exception:  # no folder can be written
-        return None
-
-
-def _wrap_compiled(
-    function: Any, signature: Any, kind: Any, size: int, *, kept: bool
-) -> UserFunctions:
-    compile_result = function.overloads[signature]
     address = compile_result.library.get_pointer_to_function(
         compile_result.fndesc.llvm_func_name
     )
-    return UserFunctions(function, address, kind, size, is_shown(kind), kept)
+    return UserFunctions(function, address, kind, state_form.size, is_shown(kind))
 
 
 def is_shown(kind: Any) -> bool:

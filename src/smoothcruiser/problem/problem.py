@@ -96,10 +96,6 @@ class Problem(Declared, ProblemFields, Shown):
         check_functions(self)
         check_sampler(self)
         number_actions(self)
-        if is_compiled(self.oracle):
-            from smoothcruiser.problem.fingerprint.machine_code import watch
-
-            watch()  # before anything of it is compiled
         # legal, terminal and player of a batched step are functions of arrays too
         if isinstance(self.oracle, Batched):
             for name in ("legal", "terminal", "player"):

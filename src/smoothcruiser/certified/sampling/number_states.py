@@ -34,9 +34,7 @@ from smoothcruiser.engines.compiled.tiers import (
     ADDRESS,
     INLINED,
     Handover,
-    build_if_current,
     tier_choice,
-    with_compiled_step,
 )
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.errors import InvalidInput
@@ -290,24 +288,15 @@ def number_loop(problem: Problem) -> NumberLoop:
     kernel = compile_function(
         draws_kernel.draw_jobs, nogil=True, **by_address.number_parts()
     )
-    handover = (
-        None
-        if tier == ADDRESS
-        else Handover(build_if_current(lambda: _compile_inlined(problem), user_step))
-    )
-    # a step from the disk is not compiled for Python either
-    python_problem = (
-        with_compiled_step(user_step, problem) if user_step.kept else problem
-    )
-    return NumberLoop(kernel, python_problem, spoken=user_step, later=handover)
+    handover = None if tier == ADDRESS else Handover(lambda: _compile_inlined(problem))
+    return NumberLoop(kernel, problem, spoken=user_step, later=handover)
 
 
 def _step_by_address(problem: Problem) -> Any:
     """The step as it is called by address, or None."""
-    from smoothcruiser.engines.compiled.user_functions import compile_user_step
+    from smoothcruiser.engines.compiled.tiers import compile_user_step
 
-    known_step = _steps.get(problem.oracle)
-    if problem.oracle not in _steps or (known_step and not known_step.is_current()):
+    if problem.oracle not in _steps:
         _steps[problem.oracle] = compile_user_step(problem, 0)
     return _steps[problem.oracle]
 

@@ -28,9 +28,7 @@ from smoothcruiser.engines.compiled.tiers import (
     ADDRESS,
     INLINED,
     Handover,
-    build_if_current,
     tier_choice,
-    with_compiled_step,
 )
 from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
@@ -73,10 +71,6 @@ def word_sampler(
     loops = _loops_of(problem, state)
     if loops is None:
         return None
-    if loops.spoken is not None and loops.spoken.kept:
-        problem = with_compiled_step(
-            loops.spoken, problem
-        )  # nothing is compiled for Python
     sampler = WordSampler(problem, memory, seed, loops)
     sampler.warm(state)
     sampler.compile_seconds = time.perf_counter() - start_time
@@ -93,11 +87,7 @@ def _loops_of(problem: Problem, state: Any) -> WordLoops | None:
         return None
     tier = tier_choice()
     loops_key = (problem.oracle, kind, _shapes(state), tier)
-    known_loops = _loops.get(loops_key)
-    is_changed = (
-        known_loops and known_loops.spoken and not known_loops.spoken.is_current()
-    )
-    if loops_key not in _loops or is_changed:
+    if loops_key not in _loops:
         float_words = _floats(kind, state)
         word_loops = None
         if float_words is not None and tier != INLINED:
@@ -115,7 +105,7 @@ def _by_address(
 ) -> WordLoops | None:
     """Loops that all users share, and the functions that they call; None for arrays."""
     from smoothcruiser.certified.sampling import states_kernel as words_kernel
-    from smoothcruiser.engines.compiled.user_functions import compile_user_step
+    from smoothcruiser.engines.compiled.tiers import compile_user_step
     from smoothcruiser.jit import by_address
     from smoothcruiser.jit.word_functions import is_shown
 
@@ -144,9 +134,7 @@ def _by_address(
         floats,
         (kind, _shapes(state)),
         user_step,
-        Handover(build_if_current(build, user_step))
-        if tier_choice() != ADDRESS
-        else None,
+        Handover(build) if tier_choice() != ADDRESS else None,
     )
 
 

@@ -71,11 +71,6 @@ class CompiledEngine:
         self.tiers = Tiers(problem, state, price, self._warm_up, tier, plain=is_plain)
         self.compile_seconds = time.perf_counter() - start_time
 
-    @property
-    def inspected_problem(self) -> Problem:
-        """The problem as inspections call it: a step from the disk is not compiled."""
-        return self.tiers.inspected_problem
-
     def _warm_up(self, tier: Tier) -> None:
         """Compile (or load) the machine: a shard of no samples makes no oracle call."""
         try:

@@ -30,12 +30,11 @@ This file loads no Numba.
 from __future__ import annotations
 
 import atexit
-import copy
 import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,6 +51,9 @@ from smoothcruiser.operators import Operator
 from smoothcruiser.operators.operator_functions import parts_of
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
+
+if TYPE_CHECKING:
+    from smoothcruiser.jit.word_functions import UserFunctions
 
 VARIABLE = "SMOOTHCRUISER_TIER"
 PASSES = "numba:run_pass"  # Numba's event for each pass of its compiler
@@ -89,20 +91,6 @@ class Handover:
 
     def _build_replacement(self) -> None:
         self.built = self.build()
-
-
-def build_if_current(build: Callable[[], Any], spoken: Any) -> Callable[[], Any]:
-    """``build``, or None if the user's functions have changed since ``spoken``.
-
-    Machine code from the disk was not compiled in this process, so Numba would compile
-    the functions in their present form: a global may have another value.
-    """
-
-    def build_current() -> Any:
-        replacement = build() if spoken.is_current() else None
-        return replacement if spoken.is_current() else None
-
-    return build_current
 
 
 class Builder(threading.Thread):
@@ -158,20 +146,6 @@ def tier_choice() -> str:
     return tier_name
 
 
-def with_compiled_step(spoken: Any, problem: Problem) -> Problem:
-    """The problem with a step that calls the function that came from the disk."""
-    import numba
-
-    def step(state: Any, action: int, rng: Any) -> Any:
-        if numba.typeof(state) != spoken.kind:
-            return problem.oracle(state, action, rng)
-        return spoken.call(state, action, rng)
-
-    wrapped_problem = copy.copy(problem)
-    object.__setattr__(wrapped_problem, "oracle", step)
-    return wrapped_problem
-
-
 _machines: dict[Any, Any] = {}
 _entries: dict[Any, Readiness] = {}
 
@@ -219,7 +193,7 @@ class Tiers:
         """
         self.problem, self.price, self.calls_made = problem, price, 0
         self.plain = plain
-        self.inspected_problem, self.warm_up, self._state = problem, warm_up, state
+        self.warm_up, self._state = warm_up, state
         self.inlined: Tier | None = None
         self.by_address: Tier | None = None
         self.choice = choice or tier_choice()
@@ -271,16 +245,10 @@ class Tiers:
 
     def _ready_by_address(self) -> Tier | None:
         """The shared machine with the user's functions; None where it cannot run them."""
-        from smoothcruiser.engines.compiled.user_functions import (
-            compile_user_functions,
-        )
         from smoothcruiser.jit import by_address
 
         with self.entry.lock:
-            user_functions = self.entry.user_functions
-            if user_functions is None or (
-                user_functions and not user_functions.is_current()
-            ):
+            if self.entry.user_functions is None:
                 self.entry.user_functions = (
                     compile_user_functions(self.problem, self._state) or False
                 )
@@ -289,8 +257,6 @@ class Tiers:
             return None
         machine = compile_function(kernel.run_shard, nogil=True, **by_address.parts())
         root_words = user_functions.words(self._state)
-        if user_functions.kept and user_functions.shown:
-            self.inspected_problem = with_compiled_step(user_functions, self.problem)
 
         def data() -> tuple[Any, Any]:
             call_buffer = user_functions.buffer()
@@ -318,9 +284,8 @@ class Tiers:
         Builder(self._build).start()
 
     def _build(self) -> None:
-        tier = build_if_current(self._make_inlined, self.entry.user_functions)()
-        if tier is not None:
-            self.inlined, self.entry.is_built = tier, True
+        self.inlined = self._make_inlined()
+        self.entry.is_built = True
 
 
 # --- the inlined machine ------------------------------------------------------
@@ -334,12 +299,32 @@ def _key(problem: Problem, state: Any, plain: bool) -> Any:
     return functions_of(problem), numba_type, _shapes(state), plain
 
 
+# names of a problem's functions, in the order of ``functions_of``
+FUNCTION_NAMES = ("oracle", "legal", "terminal", "player", "below", "above")
+
+
 def functions_of(problem: Problem) -> tuple[Any, ...]:
     """(step, legal, terminal, player, lower bound, upper bound), or None for each."""
     player = problem.player if isinstance(problem, Game) else None
     terminal = problem.terminal if callable(problem.terminal) else None
     bounds = (None, None) if problem.value_gap is None else problem.value_bounds
     return problem.oracle, problem.legal, terminal, player, *(bounds or (None, None))
+
+
+def compile_user_functions(problem: Problem, state: Any) -> UserFunctions | None:
+    """All functions as one compiled function; None where there is no such form."""
+    from smoothcruiser.jit.word_functions import compile_functions
+
+    named_functions = zip(FUNCTION_NAMES, functions_of(problem), strict=True)
+    functions = {name: value for name, value in named_functions if value is not None}
+    return compile_functions(functions, state_type(state), state)
+
+
+def compile_user_step(problem: Problem, state: Any) -> UserFunctions | None:
+    """The step alone; None where it has no such form."""
+    from smoothcruiser.jit.word_functions import compile_functions
+
+    return compile_functions({"oracle": problem.oracle}, state_type(state), state)
 
 
 def _shapes(state: Any) -> Any:

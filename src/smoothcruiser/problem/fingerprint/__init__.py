@@ -20,7 +20,7 @@ own version and sources, which the store compares.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,21 +89,13 @@ class Fingerprint:
 
 def fingerprint(problem: ProblemFields) -> Fingerprint:
     """The fingerprint of a problem; it runs none of the problem's functions."""
-    return read_all(lambda walk: _walk_problem(walk, problem))
-
-
-def read_all(
-    read: Callable[[Walker], object],
-    walker: Callable[[Changes, dict[int, Any]], Walker] = Walker,
-) -> Fingerprint:
-    """The fingerprint of everything that the walks started by ``read`` reach."""
     changes = Changes()
     arrays: dict[int, Any] = {}
     walks: list[Walker] = []  # kept alive: slots hold ids of objects of earlier walks
     for _ in range(MOST_WALKS):
-        walk = walker(changes, arrays)
+        walk = Walker(changes, arrays)
         walks.append(walk)
-        read(walk)
+        _walk_problem(walk, problem)
         new_changes = walk.finish()
         if new_changes == changes:
             break

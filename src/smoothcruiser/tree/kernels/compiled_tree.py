@@ -23,11 +23,10 @@ from smoothcruiser.engines.compiled.tiers import (
     ADDRESS,
     INLINED,
     Handover,
-    build_if_current,
+    compile_user_functions,
     functions_of,
     tier_choice,
 )
-from smoothcruiser.engines.compiled.user_functions import compile_user_functions
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import compile_function
 from smoothcruiser.jit.interrupts import StopRequest
@@ -169,10 +168,7 @@ def row_machine(problem: Problem, state: Any, extras: bool) -> RowMachine | None
     if problem.tables is not None or tier_choice() == INLINED:
         return None
     functions_key = (functions_of(problem), numba.typeof(state))
-    stored_functions = _spoken.get(functions_key)
-    if functions_key not in _spoken or (
-        stored_functions and not stored_functions.is_current()
-    ):
+    if functions_key not in _spoken:
         spoken_functions = (
             compile_user_functions(problem, state)
             if is_shown(functions_key[1])
@@ -251,10 +247,9 @@ class CompiledTree:
             type(self.rule),
             extras,
         )
-        build_later = build_if_current(
-            lambda: build_inlined(start), row_tree_machine.spoken
+        later_machine = _handovers.setdefault(
+            handover_key, Handover(lambda: build_inlined(start))
         )
-        later_machine = _handovers.setdefault(handover_key, Handover(build_later))
         if later_machine.built is not None and tier_choice() != ADDRESS:
             self.machine, self.data, root_form = machine_for(
                 self.problem, state, extras
