@@ -31,7 +31,7 @@ def executable() -> str | None:
 class Tab:
     """One page. Requests and errors are recorded from its first moment on."""
 
-    def __init__(self, url: str, width: int = 1200, height: int = 900) -> None:
+    def __init__(self, url: str, width: int = 1200, height: int = 900):
         self._size = (width, height)
         self._url = url
         self._count = 0
@@ -64,7 +64,7 @@ class Tab:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_: object):
         self._process.terminate()
         self._process.wait()
         self._loop.close()
@@ -83,7 +83,7 @@ class Tab:
         address = next(t for t in tabs if t["type"] == "page")["webSocketDebuggerUrl"]
         return await websocket_connect(address)
 
-    def send(self, method: str, **params: Any) -> dict[str, Any]:
+    def send(self, method: str, **params) -> dict[str, Any]:
         """One command and its answer; events that come before it are recorded."""
         return self._loop.run_until_complete(self._send(method, params))
 
@@ -101,7 +101,7 @@ class Tab:
                 return answer
             self._record(message)
 
-    def _record(self, message: dict[str, Any]) -> None:
+    def _record(self, message: dict[str, Any]):
         kind, params = message.get("method"), message.get("params", {})
         if kind == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
@@ -110,19 +110,19 @@ class Tab:
         elif kind == "Log.entryAdded" and params["entry"]["level"] == "error":
             self.errors.append(params["entry"]["text"])
 
-    def run(self, script: str) -> Any:
+    def run(self, script: str):
         """The value of an expression in the page."""
         found = self.send("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
-    def _wait_for(self, condition: str) -> None:
+    def _wait_for(self, condition: str):
         end = time.monotonic() + PATIENCE
         while not self.run(condition):
             assert time.monotonic() < end, condition
             time.sleep(0.05)
 
-    def press(self, key: str) -> None:
+    def press(self, key: str):
         """A key of the keyboard, where the focus is."""
         for kind in ("rawKeyDown", "keyUp"):
             code = {"ArrowLeft": 37, "ArrowRight": 39, "Tab": 9}[key]
@@ -134,7 +134,7 @@ class Tab:
                 windowsVirtualKeyCode=code,
             )
 
-    def resize(self, width: int, height: int, *, phone: bool = False) -> None:
+    def resize(self, width: int, height: int, *, phone: bool = False):
         """Another size of the window."""
         self.send(
             "Emulation.setDeviceMetricsOverride",
@@ -144,12 +144,12 @@ class Tab:
             mobile=phone,
         )
 
-    def dark(self, on: bool) -> None:
+    def dark(self, on: bool):
         """Whether the reader prefers dark pages."""
         wish = {"name": "prefers-color-scheme", "value": "dark" if on else "light"}
         self.send("Emulation.setEmulatedMedia", features=[wish])
 
-    def picture(self, path: Path) -> None:
+    def picture(self, path: Path):
         """The whole page as a PNG file."""
         shot = self.send("Page.captureScreenshot", captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(shot["data"]))

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,7 +89,7 @@ def number():
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def own(tmp_path, monkeypatch):
     """The name of a module in the current folder; a new one for each test,
     because Python remembers modules.
     """
@@ -101,26 +101,24 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 class Done:
-    """What a command left behind."""
+    """Exit code and text of a command."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
-
-    @property
-    def words(self) -> str:
-        return " ".join(self.out.split())
+        self.words = " ".join(out.split())
 
     @property
     def data(self) -> dict[str, Any]:
         assert self.out.count("\n") == 1, "exactly one JSON object on standard output"
-        found: dict[str, Any] = json.loads(self.out)
-        return found
+        return json.loads(self.out)
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def command(*arguments: str, columns: int | str = 80) -> Done:
-        monkeypatch.setattr(sys, "argv", ["smoothcruiser", *arguments])
+def run(monkeypatch, capsys):
+    """A command line, split as a shell does, with further words as they are."""
+
+    def command(line: str, *words: str, columns: int | str = 80) -> Done:
+        monkeypatch.setattr(sys, "argv", ["smoothcruiser", *shlex.split(line), *words])
         monkeypatch.setenv("COLUMNS", str(columns))
         with pytest.raises(SystemExit) as left:
             cli.main()

@@ -1,25 +1,19 @@
 """Edges of the command line: odd terminals, states, sizes, times, and Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-EXACT = ("exact", "chain:n=4", "--discount", "0.5", "--temperature", "1")
-UCT = ("plan", *EXACT[1:], "--method", "uct", "--budget", "50")
+PROBLEM = "chain:n=4 --discount 0.5 --temperature 1"
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("size", ["0", "-1", "²", "wide", "", "1", "9" * 30])
-def test_a_size_that_no_terminal_has_changes_nothing(
-    run: Any, size: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("size", ["0", "-1", "²", "", "9" * 30])
+def test_a_size_that_no_terminal_has_changes_nothing(run, size, monkeypatch):
     monkeypatch.setenv("LINES", size)
     done = run("problems", columns=size)
     assert done.code == 0
@@ -35,16 +29,13 @@ def test_a_size_that_no_terminal_has_changes_nothing(
         ("9" * 5_000, "not JSON"),
         ("[" + "1," * 60_000 + "1]", "must be a whole number"),
         ("NaN", "not JSON"),
-        ("[Infinity]", "not JSON"),
         ('{"a": 1, "a": 2}', "not JSON"),
         ("\x1b[31m", "not JSON"),
         ("9" * 30, "must be a whole number"),
     ],
 )
-def test_a_state_that_is_none_is_refused_in_a_short_sentence(
-    run: Any, state: str, told: str
-) -> None:
-    done = run(*EXACT, "--state", state)
+def test_a_state_that_is_none_is_refused_in_a_short_sentence(run, state, told):
+    done = run(f"exact {PROBLEM}", "--state", state)
     assert (done.code, told in done.err) == (2, True), done.err[:300]
     assert len(done.err) < 2_100
 
@@ -64,10 +55,8 @@ def test_a_state_that_is_none_is_refused_in_a_short_sentence(
         f"chain:n={'9' * 4_000}",
     ],
 )
-def test_a_problem_that_cannot_be_built_is_refused_before_it_allocates(
-    run: Any, problem: str
-) -> None:
-    done = run("exact", problem, *EXACT[2:])
+def test_a_problem_that_cannot_be_built_is_refused_before_it_allocates(run, problem):
+    done = run(f"exact {problem} --discount 0.5 --temperature 1")
     assert done.code == 2
     assert "take smaller" in done.err
 
@@ -75,30 +64,24 @@ def test_a_problem_that_cannot_be_built_is_refused_before_it_allocates(
 @pytest.mark.parametrize(
     "parameter", ["n=2.5", "n=true", "n=NaN", "n=-1", "n=five", "n=5,n=6", "m=5"]
 )
-def test_a_parameter_that_makes_no_sense_is_refused(run: Any, parameter: str) -> None:
-    assert run("exact", f"chain:{parameter}", *EXACT[2:]).code == 2
+def test_a_parameter_that_makes_no_sense_is_refused(run, parameter):
+    assert run(f"exact chain:{parameter} --discount 0.5 --temperature 1").code == 2
 
 
-@pytest.mark.parametrize("time", ["0", "-1", "nan", "inf", "1e10", "1e308"])
-def test_times_that_no_clock_measures_are_refused(run: Any, time: str) -> None:
-    for line in (
-        (*UCT, "--seconds", time),
-        ("check", *EXACT[1:], "--call-seconds", time),
-    ):
-        done = run(*line)
+@pytest.mark.parametrize("time", ["0", "-1", "nan", "inf", "1e10"])
+def test_times_that_no_clock_measures_are_refused(run, time):
+    plan = f"plan {PROBLEM} --method uct --budget 50 --seconds {time}"
+    for line in (plan, f"check {PROBLEM} --call-seconds {time}"):
+        done = run(line)
         assert (done.code, "seconds must be a number" in done.err) == (2, True)
 
 
 @pytest.mark.compiles
-@pytest.mark.parametrize("as_json", [False, True])
-def test_ctrl_c_ends_a_comparison_with_the_runs_that_are_done(
-    run: Any, own: str, as_json: bool
-) -> None:
-    methods = "uct,ments,tents"
-    line = ("compare", f"{own}:pressed", "--budget", "1000", "--methods", methods)
-    done = run(*line, *(["--json"] if as_json else []))
+@pytest.mark.parametrize("form", ["", "--json"])
+def test_ctrl_c_ends_a_comparison_with_the_runs_that_are_done(run, own, form):
+    done = run(f"compare {own}:pressed --budget 1000 --methods uct,ments,tents {form}")
     assert done.code == 130
-    if not as_json:
+    if not form:
         assert "uct" in done.out
         assert "cut, by planner: ments (1), tents (1)." in done.words
         return
@@ -107,28 +90,21 @@ def test_ctrl_c_ends_a_comparison_with_the_runs_that_are_done(
     assert [job["method"] for job in done.data["not_run"]] == ["ments", "tents"]
 
 
-def test_a_report_is_written_even_if_standard_output_takes_nothing(
-    tmp_path: Path,
-) -> None:
-    line = [sys.executable, "-m", "smoothcruiser", "plan", *EXACT[1:]]
+def test_a_report_is_written_even_if_standard_output_takes_nothing(tmp_path):
+    line = f"-m smoothcruiser plan {PROBLEM} --method exact --report page.html"
+    command = [sys.executable, *line.split()]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [*line, "--method", "exact", "--report", "page.html"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            cwd=tmp_path,
-            check=False,
-        )
+        done = subprocess.run(command, stdout=full, cwd=tmp_path, check=False)
     assert done.returncode == 2
     assert "chain" in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.slow
 @pytest.mark.compiles
-def test_random_command_lines_run_or_are_refused_in_a_sentence(tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "benchmarks.reliability.command_lines"]
+def test_random_command_lines_run_or_are_refused_in_a_sentence(tmp_path):
+    line = "-m benchmarks.reliability.command_lines --lines 60 --cheap --seed 0"
     done = subprocess.run(
-        [*line, "--lines", "60", "--cheap", "--seed", "0"],
+        [sys.executable, *line.split()],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -139,7 +115,7 @@ def test_random_command_lines_run_or_are_refused_in_a_sentence(tmp_path: Path) -
     assert "60 lines, 0 violations" in done.stdout
 
 
-def test_the_law_of_random_lines_can_be_broken() -> None:
+def test_the_law_of_random_lines_can_be_broken():
     from benchmarks.reliability.command_line_grammar import Line
     from benchmarks.reliability.command_lines import Ended, faults
 

@@ -30,18 +30,19 @@ PAGES = [
 ]
 
 
-def invoked(line: str) -> Any:
+def invoked(line: str):
     return CliRunner().invoke(
         app, shlex.split(line), catch_exceptions=False, standalone_mode=False
     )
 
 
-def test_the_package_docstring_is_true() -> None:
+def test_the_package_docstring_is_true():
     assert doctest.testmod(smoothcruiser).failed == 0
 
 
-def test_the_python_example_runs_as_printed() -> None:
-    """The block is short (its promise too), and keeps the interval it prints."""
+def test_the_python_example_runs_as_printed():
+    """The page fits a screen, the block is short, and keeps the interval it prints."""
+    assert len(README.splitlines()) <= 66
     (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     # fifteen lines, three imports, the guard
     assert len([line for line in block.splitlines() if line.strip()]) <= 19
@@ -57,13 +58,7 @@ def test_the_python_example_runs_as_printed() -> None:
         assert f"{num_calls:,} calls" in page, f"it takes {num_calls:,} calls now"
 
 
-def test_the_readme_fits_a_screen() -> None:
-    assert len(README.splitlines()) <= 66
-
-
-def test_the_python_example_as_a_module_prints_nothing_when_a_command_imports_it() -> (
-    None
-):
+def test_the_python_example_as_a_module_prints_nothing_when_a_command_imports_it():
     """What a module prints at import would spoil the one object of --json; and
     planning twice would cost twice.
     """
@@ -76,15 +71,15 @@ def test_the_python_example_as_a_module_prints_nothing_when_a_command_imports_it
     assert "estimate" not in module
 
 
-def test_the_shown_run_is_the_command_of_make_run_at_its_printed_price() -> None:
+def test_the_shown_run_is_the_command_of_make_run_at_its_printed_price():
     command = re.search(r"^\$ smoothcruiser (plan .*)$", PROMISES, re.MULTILINE)
     assert command is not None
     words = shlex.split(command.group(1))
     made = " ".join((ROOT / "Makefile").read_text().replace("\\\n", " ").split())
     assert f"smoothcruiser {' '.join(words)}" in made
-    options = " ".join(
-        word for word in words[1:] if word != "--compare-exact"
-    ).replace("--state 23", "")
+    options = (
+        " ".join(words[1:]).replace("--compare-exact", "").replace("--state 23", "")
+    )
     price = json.loads(invoked(f"explain {options} --json").stdout)["num_calls"]
     assert f"at most {price:,} oracle calls" in PROMISES, (
         "make run prints another price: paste its new output"
@@ -98,23 +93,19 @@ ROWS = re.findall(
 )
 
 
-def test_there_is_a_price_table() -> None:
-    assert len(ROWS) >= 4
+assert len(ROWS) >= 4, "there is a price table"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_prices_are_those_that_explain_prints(row: tuple[str, str, str, str]) -> None:
+def test_prices_are_those_that_explain_prints(row):
     """Ours may have become up to 20% cheaper since the table was pasted, never
     dearer; the paper's does not change.
     """
-    data = json.loads(
-        invoked(f"explain {row[0]} --epsilon 5% --delta 0.1 --json").stdout
-    )
+    line = f"explain {row[0]} --epsilon 5% --delta 0.1 --json"
+    data = json.loads(invoked(line).stdout)
     rivals = {rival["name"]: rival for rival in data["rivals"]}
-    for shown, price in (
-        (row[1], data),
-        (row[2], rivals["sparse sampling, same sharp analysis"]),
-    ):
+    sparse = rivals["sparse sampling, same sharp analysis"]
+    for shown, price in ((row[1], data), (row[2], sparse)):
         calls = 10.0 ** price["log10_calls"]
         assert 0.8 * _number(shown) <= calls <= 1.005 * _number(shown), (
             f"explain now prints {calls:.3g}"
@@ -134,13 +125,13 @@ def _number(text: str) -> float:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links_lead_to_files(page: str) -> None:
+def test_links_lead_to_files(page):
     text = (ROOT / page).read_text()
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
 
 
-def test_commands_and_options_that_are_named_exist() -> None:
+def test_commands_and_options_that_are_named_exist():
     for page in PAGES:
         text = (ROOT / page).read_text()
         for command in re.findall(r"`smoothcruiser ([a-z]+)", text):
@@ -155,9 +146,7 @@ def test_commands_and_options_that_are_named_exist() -> None:
 
 
 @pytest.mark.slow
-def test_the_page_on_tree_search_runs_as_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_on_tree_search_runs_as_printed(tmp_path, monkeypatch):
     """Every block, one after the other; a comment behind the last expression of
     the first is what it gives.
     """
@@ -172,9 +161,7 @@ def test_the_page_on_tree_search_runs_as_printed(
     assert repr(eval(shown.group(1), scope)) == shown.group(2)
 
 
-def test_the_commands_without_a_promise_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_without_a_promise_run(tmp_path, monkeypatch):
     """As printed, with a hundredth of the calls."""
     monkeypatch.chdir(tmp_path)
     section = PROMISES.split("## Where no promise can be paid")[1].split("## ")[0]
@@ -194,7 +181,7 @@ def test_the_commands_without_a_promise_run(
         assert result.exit_code == 0, result.output
 
 
-def test_the_example_is_the_readmes_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_is_the_readmes_problem(monkeypatch):
     monkeypatch.chdir(ROOT / "examples")
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     shown = invoked("explain own_simulator:problem --epsilon 5% --delta 0.1 --json")

@@ -84,7 +84,7 @@ def soft_gradient(q):
     return np.array(weights) / sum(weights)
 
 
-def user_problem(compiled: bool, **more: Any) -> sc.Problem:
+def user_problem(compiled: bool, **more) -> sc.Problem:
     step, ends, legal, player = (
         COMPILED[f] if compiled else f for f in (walk, over, allowed, turn)
     )
@@ -206,7 +206,7 @@ def answer(name: str) -> sc.Estimate:
     return sc.plan(problems()[problem], seed=7, **asked)
 
 
-def rounded(number: Any, name: str) -> Any:
+def rounded(number, name: str):
     """A number of a proof to ten digits, lists one by one; others as they are."""
     if isinstance(number, list):
         return [rounded(element, name) for element in number]
@@ -249,7 +249,7 @@ def bits(estimate: sc.Estimate) -> str:
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_answers_are_the_same_to_the_last_bit(name: str) -> None:
+def test_answers_are_the_same_to_the_last_bit(name):
     recorded = json.loads(FILE.read_text())
     if recorded["platform"] != HERE:
         pytest.skip(f"recorded on {recorded['platform']}, this is {HERE}")
@@ -260,7 +260,7 @@ def test_answers_are_the_same_to_the_last_bit(name: str) -> None:
     assert bits(found) == before["bits"], (found.value, before["value"])
 
 
-def test_the_executors_agree() -> None:
+def test_the_executors_agree():
     """One answer from all that run the same step; batched ones are over arrays."""
     recorded = json.loads(FILE.read_text())["answers"]
     same = [
@@ -270,7 +270,7 @@ def test_the_executors_agree() -> None:
     assert len({json.dumps(recorded[name]) for name in same}) == 1
 
 
-def test_every_case_is_recorded() -> None:
+def test_every_case_is_recorded():
     assert list(json.loads(FILE.read_text())["answers"]) == list(CASES)
 
 
@@ -287,7 +287,7 @@ def operators(base: type[sc.Operator] = sc.Operator) -> set[type[sc.Operator]]:
     return set().union(*map(operators, own)) if own else {base}
 
 
-def test_every_method_has_an_answer_for_a_problem_of_one_player() -> None:
+def test_every_method_has_an_answer_for_a_problem_of_one_player():
     found = {
         asked.get("method", "auto")
         for problem, asked in planned()
@@ -296,7 +296,7 @@ def test_every_method_has_an_answer_for_a_problem_of_one_player() -> None:
     assert set(METHODS) - found == set(), "append a case to CASES, and its answer"
 
 
-def test_every_method_has_an_answer_for_a_game() -> None:
+def test_every_method_has_an_answer_for_a_game():
     """All but the printed algorithm, which the paper has for one player only."""
     found = {
         asked.get("method", "auto")
@@ -306,7 +306,7 @@ def test_every_method_has_an_answer_for_a_game() -> None:
     assert set(METHODS) - found == {"paper"}, "append a case to CASES, and its answer"
 
 
-def test_every_executor_has_an_answer() -> None:
+def test_every_executor_has_an_answer():
     found = {
         asked.get("executor") or default_executor(problem)
         for problem, asked in planned()
@@ -314,7 +314,7 @@ def test_every_executor_has_an_answer() -> None:
     assert set(EXECUTORS) - found == set(), "append a case to CASES, and its answer"
 
 
-def test_every_operator_has_an_answer_of_a_schedule_and_of_a_search() -> None:
+def test_every_operator_has_an_answer_of_a_schedule_and_of_a_search():
     for method in ("smoothcruiser", "certified"):
         found = {
             type(problem.operator)

@@ -4,8 +4,6 @@ The long version is ``benchmarks/reliability/calls_and_price.py``, which also co
 workers.
 """
 
-from __future__ import annotations
-
 from itertools import islice
 
 import pytest

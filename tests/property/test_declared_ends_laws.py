@@ -9,7 +9,6 @@ bounds: the longest expected play has at most m/q steps.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,15 +43,13 @@ def absorbing(seed: int, m: int) -> tuple[np.ndarray, np.ndarray, float]:
     return P, R, float(ended.min())
 
 
-def model(
-    P: np.ndarray, R: np.ndarray, end: tuple[int, float], **more: Any
-) -> sc.Problem:
+def model(P: np.ndarray, R: np.ndarray, end: tuple[int, float], **more) -> sc.Problem:
     over = np.arange(len(P)) == len(P) - 1
     facts = {"discount": 1, "operator": sc.Max()} | more
     return sc.tabular(P, R, terminal=over, episodes_end=end, **facts)
 
 
-def hold(problem: sc.Problem) -> None:
+def hold(problem: sc.Problem):
     """The exact values lie in the bounds of the problem's facts."""
     solution = sc.solve(replace(problem, episodes_end=None))
     facts, rounding = problem.facts, ROUNDING + solution.residual_bound
@@ -75,9 +72,7 @@ def declared(seed: int, m: int) -> tuple[np.ndarray, np.ndarray, tuple[int, floa
 
 @LAWS
 @given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from([1, 0.6, 0.9, 0.999]))
-def test_values_with_and_without_a_discount(
-    seed: int, m: int, discount: float
-) -> None:
+def test_values_with_and_without_a_discount(seed, m, discount):
     P, R, end = declared(seed, m)
     players = 1 + np.random.default_rng(seed).integers(0, 2, len(P))
     for operator in (sc.Max(), sc.Entropy(0.7))[: 1 if discount == 1 else 2]:
@@ -87,7 +82,7 @@ def test_values_with_and_without_a_discount(
 
 @LAWS
 @given(st.integers(0, 10**6), st.integers(1, 4))
-def test_the_longest_expected_play(seed: int, m: int) -> None:
+def test_the_longest_expected_play(seed, m):
     """A reward of 1 per step: the value is the expected number of steps."""
     P, R, end = declared(seed, m)
     problem = model(P, np.ones_like(R), end)

@@ -102,7 +102,7 @@ def cases(draw: st.DrawFn, *, horizon: bool | None = None) -> Case:
 
 @LAWS
 @given(cases())
-def test_the_bound_holds_for_every_method(case: Case) -> None:
+def test_the_bound_holds_for_every_method(case):
     """|values - V*| <= residual_bound, and action values are within it too."""
     truth = case.reference()
     # rounding of the reference itself
@@ -129,7 +129,7 @@ def test_the_bound_holds_for_every_method(case: Case) -> None:
 
 @LAWS
 @given(cases(), st.sampled_from([1e-3, 1e-6, 1e-9]))
-def test_a_tolerance_is_met(case: Case, tolerance: float) -> None:
+def test_a_tolerance_is_met(case, tolerance):
     truth = case.reference()
     for method in METHODS:
         found = solve(case.problem, method=method, tolerance=tolerance)
@@ -139,7 +139,7 @@ def test_a_tolerance_is_met(case: Case, tolerance: float) -> None:
 
 @LAWS
 @given(cases())
-def test_values_lie_within_the_facts(case: Case) -> None:
+def test_values_lie_within_the_facts(case):
     """Bounds of theory, section 3: V(s) in value_bounds(mover), Q(s, a) in
     q_bounds(mover), stage by stage with a horizon.
     """
@@ -164,7 +164,7 @@ def test_values_lie_within_the_facts(case: Case) -> None:
 
 @LAWS
 @given(cases(horizon=False))
-def test_the_policy_attains_the_value(case: Case) -> None:
+def test_the_policy_attains_the_value(case):
     """V_pi = V* at the solver's policy: first-order optimal for both players,
     so the loss is of second order in the bound (Max: linear).
     """
@@ -178,7 +178,7 @@ def test_the_policy_attains_the_value(case: Case) -> None:
 
 @LAWS
 @given(cases())
-def test_relaxation_bound(case: Case) -> None:
+def test_relaxation_bound(case):
     """|V_lambda - V_0| <= sup |F - max| / (1 - gamma)."""
     p = case.problem
     players = case.players if p.is_game else None

@@ -12,7 +12,6 @@ import math
 import re
 import sys
 import warnings
-from typing import Any
 
 import pytest
 
@@ -37,7 +36,7 @@ def drifting(state: float, action: int, rng: sc.Stream) -> tuple[float, float]:
 
 
 def world(
-    discount: float, actions: int = 2, horizon: int | None = None, **more: Any
+    discount: float, actions: int = 2, horizon: int | None = None, **more
 ) -> sc.MDP:
     facts = {"num_actions": actions, "discount": discount, "horizon": horizon}
     return sc.MDP(
@@ -45,7 +44,7 @@ def world(
     )
 
 
-def words_of(request: Any) -> str:
+def words_of(request) -> str:
     """What a request says: its text and its JSON, or the sentence that refuses it."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -65,9 +64,7 @@ def words_of(request: Any) -> str:
         for each in WORLDS
     ],
 )
-def test_every_method_refuses_or_answers_in_numbers(
-    discount: float, actions: int, horizon: int | None
-) -> None:
+def test_every_method_refuses_or_answers_in_numbers(discount, actions, horizon):
     problem = world(discount, actions, horizon)
     for method in ("auto", "smoothcruiser", "sparse-sampling", "paper"):
         asked = {"epsilon": "5%", "delta": 0.1, "method": method}
@@ -77,9 +74,7 @@ def test_every_method_refuses_or_answers_in_numbers(
 
 
 @pytest.mark.parametrize(("discount", "horizon"), [(FAR, None), (1.0, 10**6)])
-def test_a_budget_is_answered_at_the_edge(
-    discount: float, horizon: int | None
-) -> None:
+def test_a_budget_is_answered_at_the_edge(discount, horizon):
     problem = world(discount, 200, horizon)
     low, high = problem.facts.value_bounds()
     asked = {"epsilon": "5%", "delta": 0.1, "budget": 500}
@@ -91,7 +86,7 @@ def test_a_budget_is_answered_at_the_edge(
     assert not NO_NUMBER.search(words_of(lambda: answer))
 
 
-def test_a_price_beyond_floats_is_refused_in_words() -> None:
+def test_a_price_beyond_floats_is_refused_in_words():
     """Its table is written down, and its calls are no double: 10^501 of them."""
     for verb in (sc.explain, sc.plan):
         with pytest.raises(
@@ -100,9 +95,7 @@ def test_a_price_beyond_floats_is_refused_in_words() -> None:
             verb(world(0.8), epsilon=1e-5, delta=0.1, method="smoothcruiser")
 
 
-def test_the_command_line_refuses_in_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_refuses_in_one_sentence(monkeypatch, capsys):
     problem = ["chain:n=5", "--discount", str(FAR), "--temperature", "1"]
     promise = ["--epsilon", "5%", "--delta", "0.1", "--method", "smoothcruiser"]
     command = ["smoothcruiser", "plan", *problem, *promise]

@@ -52,7 +52,7 @@ def noise(operator: Operator, *vectors: list[float]) -> float:
 
 @LAWS
 @given(cases())
-def test_the_policy_is_a_distribution(case: tuple[Operator, list[float]]) -> None:
+def test_the_policy_is_a_distribution(case):
     operator, q = case
     for player in (1, 2):
         policy = operator.gradient(q, player=player)
@@ -62,7 +62,7 @@ def test_the_policy_is_a_distribution(case: tuple[Operator, list[float]]) -> Non
 
 @LAWS
 @given(cases(), st.floats(-1e4, 1e4))
-def test_shift_invariance(case: tuple[Operator, list[float]], c: float) -> None:
+def test_shift_invariance(case, c):
     """F(Q + c) = F(Q) + c for both players."""
     operator, q = case
     shifted = [x + c for x in q]
@@ -73,7 +73,7 @@ def test_shift_invariance(case: tuple[Operator, list[float]], c: float) -> None:
 
 @LAWS
 @given(pairs())
-def test_monotone(case: Pair) -> None:
+def test_monotone(case):
     """Q <= Q' in every entry implies F(Q) <= F(Q')."""
     operator, q, other = case
     upper = [max(x, y) for x, y in zip(q, other, strict=True)]
@@ -84,7 +84,7 @@ def test_monotone(case: Pair) -> None:
 
 @LAWS
 @given(pairs())
-def test_one_lipschitz_in_the_sup_norm(case: Pair) -> None:
+def test_one_lipschitz_in_the_sup_norm(case):
     operator, q, other = case
     gap = max(abs(x - y) for x, y in zip(q, other, strict=True))
     for player in (1, 2):
@@ -94,9 +94,7 @@ def test_one_lipschitz_in_the_sup_norm(case: Pair) -> None:
 
 @LAWS
 @given(cases(smooth=True))
-def test_the_gradient_is_the_limit_of_difference_quotients(
-    case: tuple[Operator, list[float]],
-) -> None:
+def test_the_gradient_is_the_limit_of_difference_quotients(case):
     """Central differences with h = 1e-4 lambda: their error is at most curv h
     (the gradient moves by no more) plus rounding over h.
     """
@@ -126,7 +124,7 @@ def bregman(
 @given(pairs(smooth=True))
 @example((Entropy(1.0), [0.0, 0.0], [0.005, -0.005]))
 @example((Sparsemax(1.0), [0.0, 0.0, 0.0, 0.0], [0.01, 0.01, 0.0, 0.0]))
-def test_the_bregman_remainder_is_between_zero_and_curvature(case: Pair) -> None:
+def test_the_bregman_remainder_is_between_zero_and_curvature(case):
     """0 <= D(Q, Q') <= curv span(Q - Q')^2 / 8, and D <= L |Q - Q'|_2^2 with
     the paper's L.
     """
@@ -156,9 +154,7 @@ def test_the_bregman_remainder_is_between_zero_and_curvature(case: Pair) -> None
     ],
     ids=str,
 )
-def test_curvature_is_nearly_attained(
-    operator: Operator, base: list[float], q: list[float], share: float
-) -> None:
+def test_curvature_is_nearly_attained(operator, base, q, share):
     """The constants of theory, section 1, cannot be made smaller (square root:
     not by more than 30 percent).
     """
@@ -169,7 +165,7 @@ def test_curvature_is_nearly_attained(
 
 @LAWS
 @given(vectors, temperatures)
-def test_order_of_the_operators(q: list[float], temperature: float) -> None:
+def test_order_of_the_operators(q, temperature):
     """max <= entropy <= max + lambda log K; KL <= max; max <= sparsemax <= max
     + F(0) (and the like for the square root).
     """
@@ -187,7 +183,7 @@ def test_order_of_the_operators(q: list[float], temperature: float) -> None:
 
 @LAWS
 @given(cases(smooth=True))
-def test_fenchel_young_equality(case: tuple[Operator, list[float]]) -> None:
+def test_fenchel_young_equality(case):
     """F(Q) = <pi, Q> - Omega(pi) at pi = grad F(Q), with Omega written out:
     value and gradient belong together.
     """

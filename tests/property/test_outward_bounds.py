@@ -85,7 +85,7 @@ OPERATORS += (sc.Sparsemax(0.7), sc.SquareRoot(0.3))
 
 
 def constant(
-    reward: float, discount: float, *, end: int = 1, width: float = 1.0, **more: Any
+    reward: float, discount: float, *, end: int = 1, width: float = 1.0, **more
 ) -> tuple[sc.MDP, Enclosure]:
     """A world that always pays ``reward``, the upper (lower) end of its range."""
     ends = (reward - width, reward) if end == 1 else (reward, reward + width)
@@ -113,7 +113,7 @@ def cases(count: int, seed: int) -> list[tuple[sc.MDP, Enclosure]]:
     ]
 
 
-def test_the_facts_hold_the_exact_value() -> None:
+def test_the_facts_hold_the_exact_value():
     for world, exact in cases(400, 1):
         facts, left = world.facts, world.horizon
         assert holds(facts.value_bounds(), exact), facts
@@ -127,7 +127,7 @@ def test_the_facts_hold_the_exact_value() -> None:
         assert holds(estimate.interval, exact)
 
 
-def test_the_facts_of_alternating_turns_hold_the_exact_value() -> None:
+def test_the_facts_of_alternating_turns_hold_the_exact_value():
     """V is the sum of the rewards and F(0)/(1 + gamma), which the min player loses."""
     worlds = ((0.1, (0.1, 1.0)), (-0.3, (-1.0, -0.3)))
     turns = {"game": True, "alternating": True}
@@ -142,7 +142,7 @@ def test_the_facts_of_alternating_turns_hold_the_exact_value() -> None:
         assert holds(facts.value_bounds(player), exact)
 
 
-def test_a_large_temperature_does_not_round_the_rewards_away() -> None:
+def test_a_large_temperature_does_not_round_the_rewards_away():
     """The interval had width 0 and missed the value by 1.9e-4."""
     world, exact = constant(1e-12, 0.999999, operator=sc.Entropy(1e6), width=1e-12)
     low, high = world.facts.value_bounds()
@@ -163,7 +163,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_intervals_of_a_method_hold_the_exact_value(name: str) -> None:
+def test_intervals_of_a_method_hold_the_exact_value(name):
     """Also of a policy's evaluation, and of the proofs of a tree."""
     more = {"horizon": 3, "deterministic": True} if name == "tree" else {}
     plain = name in ("evaluate", "tree")
@@ -188,7 +188,7 @@ def rows_of(world: sc.MDP, reward: float) -> sc.MDP:
     return sc.tabular(*tables, reward_range=world.reward_range, **facts)
 
 
-def test_exact_numbers_stay_as_they_are() -> None:
+def test_exact_numbers_stay_as_they_are():
     """(-1, 1) is not widened, nor is any other bound that a float can be."""
     plain = {"num_actions": 2, "min_actions": 2, "operator": sc.Max()}
     for discount, horizon, size in ((0.0, None, 1.0), (0.5, None, 2.0), (1.0, 7, 7.0)):
@@ -208,7 +208,7 @@ def some_floats(seed: int) -> list[float]:
     return [0.0, 1.0, -1.0, 0.5, 0.1, *some]
 
 
-def test_sums_and_products_are_rounded_outwards_and_no_farther() -> None:
+def test_sums_and_products_are_rounded_outwards_and_no_farther():
     for x in some_floats(1):
         for y in some_floats(2):
             both = ((x, x), (y, y))
@@ -218,7 +218,7 @@ def test_sums_and_products_are_rounded_outwards_and_no_farther() -> None:
                 tight(outward.scale_interval(*both), Fraction(x) * Fraction(y))
 
 
-def tight(interval: tuple[float, float], exact: Fraction) -> None:
+def tight(interval: tuple[float, float], exact: Fraction):
     """The interval holds the number, and no float lies inside it."""
     low, high = interval
     assert holds(interval, (exact, exact)), (interval, exact)
@@ -227,7 +227,7 @@ def tight(interval: tuple[float, float], exact: Fraction) -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_discounted_sums_are_enclosed(sign: int) -> None:
+def test_discounted_sums_are_enclosed(sign):
     for discount in (0.0, *DISCOUNTS, 1.0 - 2.0**-53):
         x = sign * Fraction(discount)
         for count in (0, 1, 2, 3, 50):
@@ -239,7 +239,7 @@ def test_discounted_sums_are_enclosed(sign: int) -> None:
     assert (high - low) / low < 1e-15
 
 
-def test_logarithms_and_roots_are_enclosed() -> None:
+def test_logarithms_and_roots_are_enclosed():
     for k in (1, 2, 3, 4, 5, 7, 10, 999, 10**6):
         for interval, exact in (
             (outward.log_bounds(k), log(k)),

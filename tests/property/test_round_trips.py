@@ -45,7 +45,7 @@ class Thing:
         return "Thing of mine"
 
 
-def alike(x: Any, y: Any) -> bool:
+def alike(x, y) -> bool:
     """Whether two values are equal, NaN to NaN, -0.0 not to 0.0, arrays by their bits."""
     if is_dataclass(x) and not isinstance(x, type):
         if type(x) is not type(y):
@@ -68,7 +68,7 @@ def alike(x: Any, y: Any) -> bool:
     return bool(x == y)
 
 
-def again(result: Any) -> Any:
+def again(result):
     """The result after JSON text, which its schema allows."""
     text = result.to_json()
     data = json.loads(text, parse_constant=pytest.fail)
@@ -182,27 +182,27 @@ def all_facts(draw: st.DrawFn) -> Facts:
 
 @LAWS
 @given(estimates())
-def test_estimates_come_back(estimate: sc.Estimate) -> None:
+def test_estimates_come_back(estimate):
     assert alike(estimate, again(estimate))
 
 
 @LAWS
 @given(states)
-def test_states_come_back(state: Any) -> None:
+def test_states_come_back(state):
     empty = sc.Estimate(0.0, None, (), (), None, 0, None, None, "x", None, 0.0, 0.0)
     assert alike(state, again(replace(empty, state=state)).state)
 
 
 @FEW
 @given(st.lists(estimates(), max_size=3), maybe_number)
-def test_lists_of_estimates_come_back(found: list[sc.Estimate], delta: Any) -> None:
+def test_lists_of_estimates_come_back(found, delta):
     many = sc.Estimates(tuple(found), delta, 5, 0.5, "auto", ("a note",))
     assert alike(many, again(many))
 
 
 @COMPILING
 @given(all_facts(), st.sampled_from([0.2, 0.3, 0.5]), st.sampled_from([0.01, 0.2]))
-def test_schedules_come_back(facts: Facts, share: float, delta: float) -> None:
+def test_schedules_come_back(facts, share, delta):
     promise = {"epsilon": share * facts.value_span(), "delta": delta}
     for make in (compile_schedule, sparse_sampling):
         try:
@@ -218,7 +218,7 @@ def test_schedules_come_back(facts: Facts, share: float, delta: float) -> None:
 
 
 @pytest.mark.parametrize("discount, epsilon", [(0.7, 0.1), (0.1, 1e-6)])
-def test_counts_beyond_every_float_come_back(discount: float, epsilon: float) -> None:
+def test_counts_beyond_every_float_come_back(discount, epsilon):
     facts = Facts(2, 2, discount, sc.Entropy(1.0), (0.0, 1.0))
     schedule = paper_schedule(facts, epsilon=epsilon, delta=0.1)
     assert schedule.num_calls > 2**53
@@ -229,7 +229,7 @@ def test_counts_beyond_every_float_come_back(discount: float, epsilon: float) ->
     assert data["root"]["samples"] == (samples if discount == 0.7 else None)
 
 
-def test_a_prior_is_not_scaled_twice() -> None:
+def test_a_prior_is_not_scaled_twice():
     """Its weights add up to 1 - 1e-16: dividing by that again would move a last bit."""
     operator = sc.KL(1.0, (0.9, 0.8, 0.7, 0.5))
     assert sc.KL(1.0, operator.prior) != operator
@@ -240,7 +240,7 @@ def test_a_prior_is_not_scaled_twice() -> None:
 
 @FEW
 @given(st.integers(0, 2**32), st.booleans())
-def test_solutions_of_random_tables_come_back(seed: int, ends: bool) -> None:
+def test_solutions_of_random_tables_come_back(seed, ends):
     rng = np.random.default_rng(seed)
     size, actions = rng.integers(2, 6), rng.integers(1, 4)
     P = rng.dirichlet(np.ones(size), size=(size, actions))
@@ -260,7 +260,7 @@ def test_solutions_of_random_tables_come_back(seed: int, ends: bool) -> None:
     arrays.arrays("f8", (3, 2), elements=numbers),
     st.none() | st.lists(states, min_size=3, max_size=3).map(tuple),
 )
-def test_solutions_with_any_numbers_come_back(values: Any, q: Any, named: Any) -> None:
+def test_solutions_with_any_numbers_come_back(values, q, named):
     solution = sc.Solution(values, q, q, 0.5, "by hand", 1, 0.1, states=named)
     assert alike(solution, again(solution))
 
@@ -269,9 +269,7 @@ def test_solutions_with_any_numbers_come_back(values: Any, q: Any, named: Any) -
 @given(
     st.lists(st.tuples(maybe_number, st.none() | boxes), max_size=4), states, numbers
 )
-def test_comparisons_tables_and_checks_come_back(
-    found: list[Any], state: Any, number: float
-) -> None:
+def test_comparisons_tables_and_checks_come_back(found, state, number):
     runs = tuple(
         PlannerRun("uct", 10, i, value=value, interval=box, error=value)
         for i, (value, box) in enumerate(found)
@@ -291,6 +289,6 @@ def test_comparisons_tables_and_checks_come_back(
 
 @LAWS
 @given(st.none() | counts, names, maybe_number)
-def test_forecasts_come_back(calls: Any, sentence: str, epsilon: Any) -> None:
+def test_forecasts_come_back(calls, sentence, epsilon):
     forecast = Forecast("uct", calls, sentence, epsilon, 0.1)
     assert alike(forecast, again(forecast))

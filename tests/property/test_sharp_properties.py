@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -71,9 +70,7 @@ def problems(draw: st.DrawFn) -> Facts:
     st.floats(0.0, 3.0),
 )
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_noise_bounds_are_monotone(
-    operator: Operator, k: int, n: int, spread: float, ratio: float, tilt: float
-) -> None:
+def test_noise_bounds_are_monotone(operator, k, n, spread, ratio, tilt):
     """More draws never hurt; a wider range, a larger variance or bias and more
     actions never help.
     """
@@ -85,7 +82,7 @@ def test_noise_bounds_are_monotone(
         (plug_in_variance, False),
     ):
 
-        def bound(k: int, *more: float, f: Any = noise, m: bool = tilted) -> float:
+        def bound(k: int, *more: float, f=noise, m: bool = tilted) -> float:
             return float(f(OperatorRule.of(operator, k), *(more if m else more[:3])))
 
         now = bound(*here)
@@ -99,9 +96,7 @@ def test_noise_bounds_are_monotone(
 
 @given(operators(), st.integers(2, 6), st.floats(0.01, 4.0), st.integers(0, 10**6))
 @settings(max_examples=100, deadline=None, derandomize=True)
-def test_bregman_cap_holds_at_random_points(
-    operator: Operator, k: int, width: float, seed: int
-) -> None:
+def test_bregman_cap_holds_at_random_points(operator, k, width, seed):
     """D(Q, Q') <= cap(span(Q - Q')) for any two vectors."""
     rng = np.random.default_rng(seed)
     q, h = rng.normal(size=k), rng.random(k)
@@ -116,7 +111,7 @@ def test_bregman_cap_holds_at_random_points(
 
 @given(problems(), st.integers(1, 30))
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_levels_are_centred_and_consistent(facts: Facts, n: int) -> None:
+def test_levels_are_centred_and_consistent(facts, n):
     """Every kind: seen with the player's sign the bias is centred, the width is
     at least gamma w', the variance fits the range.
     """
@@ -145,9 +140,7 @@ def test_levels_are_centred_and_consistent(facts: Facts, n: int) -> None:
     st.sampled_from(["q_values", "value"]),
 )
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_compiled_schedules_verify_and_are_tight(
-    facts: Facts, share: float, delta: float, target: str
-) -> None:
+def test_compiled_schedules_verify_and_are_tight(facts, share, delta, target):
     """Any facts: the table verifies when it is made, spends its epsilon, and
     one root draw less is refused.
     """
@@ -172,7 +165,7 @@ def test_compiled_schedules_verify_and_are_tight(
 )
 @settings(max_examples=8, deadline=None, derandomize=True)
 @pytest.mark.slow
-def test_strong_regularization_is_blind(gamma: float, k: int, share: float) -> None:
+def test_strong_regularization_is_blind(gamma, k, share):
     """Lambda to infinity: blind rollouts only, a price of O(1/epsilon^2) up to
     the depth log(1/epsilon).
     """
@@ -190,9 +183,7 @@ def test_strong_regularization_is_blind(gamma: float, k: int, share: float) -> N
 
 @given(st.floats(0.05, 0.5), st.integers(2, 5), st.floats(0.08, 0.3))
 @settings(max_examples=8, deadline=None, derandomize=True)
-def test_weak_regularization_is_sparse_sampling(
-    gamma: float, k: int, share: float
-) -> None:
+def test_weak_regularization_is_sparse_sampling(gamma, k, share):
     """Lambda to 0: plug-ins only, at the price of sparse sampling with plain max."""
     promise = {"epsilon": share / (1.0 - gamma), "delta": 0.1, "adaptive": False}
     kinds = frozenset(kind for kind in Kind if not KINDS[kind].randomized)
@@ -208,9 +199,7 @@ def test_weak_regularization_is_sparse_sampling(
 
 @given(st.floats(0.1, 0.6), temperatures, st.integers(1, 5), st.floats(0.05, 0.3))
 @settings(max_examples=8, deadline=None, derandomize=True)
-def test_easier_promises_are_not_dearer(
-    gamma: float, temperature: float, k: int, share: float
-) -> None:
+def test_easier_promises_are_not_dearer(gamma, temperature, k, share):
     """A larger epsilon or delta, or the value alone, never costs more than 2%
     more (the search is not exhaustive).
     """

@@ -156,7 +156,7 @@ def tiny_games(draw: st.DrawFn, *, signed: bool = False) -> Tiny:
     )
 
 
-def check(tiny: Tiny, found: sc.Solution) -> None:
+def check(tiny: Tiny, found: sc.Solution):
     """The bound holds, for the values and for either policy against every reply."""
     room = Fraction(found.residual_bound)
     for value, truth in zip(found.values, tiny.values(tiny.legal), strict=True):
@@ -175,7 +175,7 @@ def check(tiny: Tiny, found: sc.Solution) -> None:
 
 @LAWS
 @given(tiny_games() | tiny_games(signed=True))
-def test_totals_of_one_sign_and_of_both(tiny: Tiny) -> None:
+def test_totals_of_one_sign_and_of_both(tiny):
     if math.prod(tiny.legal[~tiny.terminal].sum(axis=1).tolist()) > MOST_PAIRS:
         return
     try:
@@ -190,9 +190,7 @@ def test_totals_of_one_sign_and_of_both(tiny: Tiny) -> None:
 
 @settings(LAWS, max_examples=60)
 @given(st.integers(0, 2**32), st.booleans())
-def test_an_mdp_with_end_components_against_a_linear_program(
-    seed: int, sure: bool
-) -> None:
+def test_an_mdp_with_end_components_against_a_linear_program(seed, sure):
     """max: the least v >= r + P v, v >= 0, for every action (Puterman 1994, 7.2)."""
     rng = np.random.default_rng(seed)
     S, A = int(rng.integers(5, 40)), 3

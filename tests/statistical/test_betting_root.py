@@ -69,19 +69,19 @@ def tail(failed: int) -> float:
     return float(binom.sf(failed - 1, RUNS, DELTA))
 
 
-def test_the_root_has_nothing_but_its_bounds() -> None:
+def test_the_root_has_nothing_but_its_bounds():
     assert RULE.promise.bias == 0.0
     assert len(SCHEDULE.root.looks) > 20
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_no_checkpoint_excludes_the_truth(name: str) -> None:
+def test_no_checkpoint_excludes_the_truth(name):
     """Law: all intervals of a run hold at once with probability 1 - delta."""
     failed = failures(RULE, LAWS[name], len(name))
     assert tail(failed) > 1e-4, failed
 
 
-def test_half_the_level_is_noticed() -> None:
+def test_half_the_level_is_noticed():
     """Mutation: log(1/alpha) halved."""
     broken = replace(RULE.promise, bet_level=0.5 * RULE.promise.bet_level)
     failed = failures(replace(RULE, promise=broken), LAWS["skewed"], 1)
@@ -89,9 +89,7 @@ def test_half_the_level_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_a_side_that_is_dropped_is_noticed(
-    side: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_side_that_is_dropped_is_noticed(side, monkeypatch):
     """Mutation: one end of the bets at the mean itself."""
     whole = StoppingRule._bet_ends
 
@@ -104,7 +102,7 @@ def test_a_side_that_is_dropped_is_noticed(
     assert tail(failures(RULE, LAWS["fair coin"], 2)) < 1e-4
 
 
-def test_the_least_interval_keeps_epsilon() -> None:
+def test_the_least_interval_keeps_epsilon():
     """Law: at the last count no law has a wider interval than epsilon."""
     for name in LAWS:
         low, high, chance = LAWS[name]

@@ -83,7 +83,7 @@ def ratios(operator: Operator, first: np.ndarray, second: np.ndarray) -> list[fl
 
 @pytest.mark.parametrize("k", [2, 3, 5, 10])
 @pytest.mark.parametrize("operator", [Entropy(1.0), SquareRoot(1.0), Sparsemax(1.0)])
-def test_path_inequalities_hold(operator: Operator, k: int) -> None:
+def test_path_inequalities_hold(operator, k):
     rng = np.random.default_rng(k)
     shape = (400, k)
     for scale in (0.3, 2.0, 12.0):
@@ -97,7 +97,7 @@ def test_path_inequalities_hold(operator: Operator, k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [2, 3, 10])
-def test_the_bend_of_entropy_is_attained(k: int) -> None:
+def test_the_bend_of_entropy_is_attained(k):
     """An optimizer comes within a percent of the second-order bound, never above."""
     operator = Entropy(1.0)
 
@@ -117,7 +117,7 @@ def test_the_bend_of_entropy_is_attained(k: int) -> None:
 
 @pytest.mark.parametrize("k", [3, 4, 10])
 @pytest.mark.parametrize("temperature", [0.2, 1.0, 20.0])
-def test_even_policies_have_smaller_brackets(k: int, temperature: float) -> None:
+def test_even_policies_have_smaller_brackets(k, temperature):
     """B and the plug-in's bracket are at most M d'Pd/(8 lambda), all values in [0, 1]."""
     operator, rng = Entropy(temperature), np.random.default_rng(k)
     first, second = rng.uniform(size=(2, 600, k))
@@ -154,7 +154,7 @@ LAWS = [(0.5, 0.5), (0.1, 0.1), (0.5, 0.05), (0.5, 0.5, 0.5), (0.2, 0.8, 0.5)]
 
 @pytest.mark.parametrize("m", [1, 2, 4])
 @pytest.mark.parametrize("law", LAWS)
-def test_moments_of_the_distance_hold_exactly(law: tuple[float, ...], m: int) -> None:
+def test_moments_of_the_distance_hold_exactly(law, m):
     weight, first, second = pairs(law, min(m, 2) if len(law) == 3 else m)
     m = min(m, 2) if len(law) == 3 else m
     variance = max(p * (1.0 - p) for p in law)
@@ -173,9 +173,7 @@ def test_moments_of_the_distance_hold_exactly(law: tuple[float, ...], m: int) ->
 
 @pytest.mark.parametrize("m", [1, 2, 4])
 @pytest.mark.parametrize("operator", SMOOTH, ids=lambda o: f"{o.name} {o.strength:g}")
-def test_second_moments_of_corrections_hold_exactly(
-    operator: Operator, m: int
-) -> None:
+def test_second_moments_of_corrections_hold_exactly(operator, m):
     """A sampled correction with its signed action and a two-point continuation."""
     worst = 0.0
     for law, gap in itertools.product(
@@ -206,7 +204,7 @@ def test_second_moments_of_corrections_hold_exactly(
 
 @pytest.mark.parametrize("operator", [*SMOOTH, Max()], ids=lambda o: o.name)
 @pytest.mark.parametrize("m", [1, 3])
-def test_brackets_of_plug_ins_hold_exactly(operator: Operator, m: int) -> None:
+def test_brackets_of_plug_ins_hold_exactly(operator, m):
     worst = 0.0
     for law in [(0.5, 0.5), (0.1, 0.1), (0.4, 0.05)]:
         weight, first, second = pairs(law, m)
@@ -221,9 +219,7 @@ def test_brackets_of_plug_ins_hold_exactly(operator: Operator, m: int) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 20.0])
-def test_second_moments_hold_for_even_policies_of_fewer_actions(
-    temperature: float,
-) -> None:
+def test_second_moments_hold_for_even_policies_of_fewer_actions(temperature):
     """The bound for four actions, against laws of two, three and four (R2a)."""
     operator, worst = Entropy(temperature), 0.0
     rule, ones = OperatorRule.of(operator, 4), (0.5, 0.08)

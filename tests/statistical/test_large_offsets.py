@@ -50,7 +50,7 @@ def problem(oracle, offset: float = OFFSET, **more):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_promise_at_a_billion_is_kept(seed: int) -> None:
+def test_a_promise_at_a_billion_is_kept(seed):
     """Before sums were taken around a centre, 20 of 20 runs were off by more
     than epsilon.
     """
@@ -64,7 +64,7 @@ def test_a_promise_at_a_billion_is_kept(seed: int) -> None:
 
 
 @pytest.mark.parametrize("executor", ["reference", "python", "batched"])
-def test_every_engine_sums_around_a_centre(executor: str) -> None:
+def test_every_engine_sums_around_a_centre(executor):
     oracle = sc.batched(rows) if executor == "batched" else step.py_func
     estimate = sc.plan(
         problem(oracle),
@@ -76,7 +76,7 @@ def test_every_engine_sums_around_a_centre(executor: str) -> None:
     assert estimate.interval[0] <= truth(OFFSET) <= estimate.interval[1]
 
 
-def test_a_horizon_has_a_centre_for_every_stage() -> None:
+def test_a_horizon_has_a_centre_for_every_stage():
     """Rewards of 1e9 for three steps at discount 1: the stages lie a billion apart."""
     made = sc.MDP(
         step,
@@ -91,7 +91,7 @@ def test_a_horizon_has_a_centre_for_every_stage() -> None:
     assert abs(estimate.value - (3 * OFFSET + 3 * 0.7)) <= 0.5
 
 
-def test_certified_search_keeps_it_too() -> None:
+def test_certified_search_keeps_it_too():
     for seed in range(5):
         estimate = sc.plan(
             problem(step), epsilon=EPSILON, delta=0.1, method="certified", seed=seed
@@ -99,7 +99,7 @@ def test_certified_search_keeps_it_too() -> None:
         assert estimate.interval[0] <= truth(OFFSET) <= estimate.interval[1]
 
 
-def test_what_rounding_forbids_is_refused() -> None:
+def test_what_rounding_forbids_is_refused():
     """At 1e16 neighbouring floats are 2 apart: no epsilon of 0.1 means anything."""
 
     def huge(state, action, rng):
@@ -116,7 +116,7 @@ def test_what_rounding_forbids_is_refused() -> None:
         )
 
 
-def test_the_allowance_is_small_where_rewards_are() -> None:
+def test_the_allowance_is_small_where_rewards_are():
     estimate = sc.plan(
         sc.make("chain:n=5", discount=0.5, temperature=1.0),
         epsilon=0.1,

@@ -85,7 +85,7 @@ def test_the_truth_is_true():
     assert short.value == 3.0
 
 
-def report(row: Row) -> None:
+def report(row: Row):
     """One line on the terminal."""
     mark = "WRONG" if row.wrong else "ok"
     name = f"{row.world.kind}: {row.world.name}: {row.ask.label}"

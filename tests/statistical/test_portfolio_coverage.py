@@ -22,7 +22,7 @@ RUNS = 24
 
 
 @pytest.mark.parametrize("number", CHOSEN)
-def test_the_benchmark_knows_the_truth(number: int) -> None:
+def test_the_benchmark_knows_the_truth(number):
     """Value iteration by textbook formulas agrees with the exact solver."""
     world = small_world(number)
     solved = sc.plan(
@@ -44,7 +44,7 @@ def test_the_benchmark_knows_the_truth(number: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.compiles
-def test_every_branch_of_the_portfolio_covers() -> None:
+def test_every_branch_of_the_portfolio_covers():
     """Failures stay within delta in each branch, and all branches were taken.
 
     Every limit gave an answer. That the test can fail: with intervals an eighth as

@@ -32,7 +32,7 @@ def table(
     levels: list[Level] = []
     made: list[Moments] = []
 
-    def add(level: Level) -> None:
+    def add(level: Level):
         query, onward = (
             backup(base, made[child], None) if child >= 0 else None
             for child in (level.query, level.continuation)
@@ -97,7 +97,7 @@ SLOW = {"coin, ten actions", "alternating game", "good or bad, square root"}
     [pytest.param(x, marks=[pytest.mark.slow] if x in SLOW else []) for x in CASES],
 )
 @pytest.mark.parametrize("kind", [Kind.RANDOM_ROLLOUT, Kind.RANDOM_PLUGIN])
-def test_randomized_levels_keep_their_claims(kind: Kind, name: str) -> None:
+def test_randomized_levels_keep_their_claims(kind, name):
     problem = CASES[name]
     levels, made = table(problem, kind)
     sampler = Sampler(problem, tuple(levels), seed=5)
@@ -105,7 +105,7 @@ def test_randomized_levels_keep_their_claims(kind: Kind, name: str) -> None:
         assert not misses(problem, sampler, index, made[index], RUNS // index)
 
 
-def test_a_randomized_plug_in_serves_plain_max() -> None:
+def test_a_randomized_plug_in_serves_plain_max():
     problem = coin(Max(), 0.4, k=3)
     levels, made = table(problem, Kind.RANDOM_PLUGIN)
     sampler = Sampler(problem, tuple(levels), seed=2)

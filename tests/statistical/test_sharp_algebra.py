@@ -79,7 +79,7 @@ def variants(k: int) -> list[tuple[list[float], list[float]]]:
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: f"{o.name}-{o.strength}")
 @pytest.mark.parametrize("n", [1, 2, 5])
-def test_noise_bounds_hold_exactly(operator: Operator, n: int) -> None:
+def test_noise_bounds_hold_exactly(operator, n):
     """S1, S2, S4, S5, S9-S11: phi, E D and Var F(Q-hat) are never below the
     exact values, with and without a tilt of the bias.
     """
@@ -110,7 +110,7 @@ def test_noise_bounds_hold_exactly(operator: Operator, n: int) -> None:
                 )
 
 
-def test_two_action_entropy_noise_is_nearly_attained() -> None:
+def test_two_action_entropy_noise_is_nearly_attained():
     """S11: lambda log cosh(sigma/(lambda sqrt(2N))) is attained within 3% for
     many draws, so nothing is left to gain there.
     """
@@ -123,7 +123,7 @@ def test_two_action_entropy_noise_is_nearly_attained() -> None:
     assert 0.97 * bound <= phi <= bound
 
 
-def test_bias_and_noise_do_not_mix() -> None:
+def test_bias_and_noise_do_not_mix():
     """S9: with a tilt as large as the noise E D is within 10% of the bound,
     which lies well below Minkowski's (a + b)^2.
     """
@@ -146,7 +146,7 @@ def test_bias_and_noise_do_not_mix() -> None:
     assert bound < 0.55 * (tilt + tilt) ** 2 / (8 * t)
 
 
-def test_many_actions_entropy_noise_is_nearly_attained() -> None:
+def test_many_actions_entropy_noise_is_nearly_attained():
     """S10: for K = 3 the bound without a factor K is attained within 12%."""
     weight, noise = outcomes([0.5] * 3, 24)
     op = Entropy(1.0)
@@ -162,7 +162,7 @@ def test_many_actions_entropy_noise_is_nearly_attained() -> None:
     [Entropy(0.5), Sparsemax(0.5), SquareRoot(0.5), KL(0.5, (0.1, 0.2, 0.7))],
     ids=lambda o: o.name,
 )
-def test_blind_loss_is_the_maximum(operator: Operator) -> None:
+def test_blind_loss_is_the_maximum(operator):
     """S6: no Q in the box loses more than the bound, and a vertex loses exactly
     that.
     """
@@ -346,7 +346,7 @@ class Sampler:
     level, vectorized over states.
     """
 
-    def __init__(self, problem: Toy, levels: tuple[Level, ...], seed: int) -> None:
+    def __init__(self, problem: Toy, levels: tuple[Level, ...], seed: int):
         self.problem, self.levels = problem, levels
         self.rng = np.random.default_rng(seed)
         self.cumulative = np.cumsum(problem.transition, axis=2)
@@ -611,7 +611,7 @@ def compiled(facts: Facts, share: float) -> Schedule:
 
 
 @pytest.mark.parametrize("name, problem, share", CASES, ids=[c[0] for c in CASES])
-def test_levels_keep_their_claims(name: str, problem: Toy, share: float) -> None:
+def test_levels_keep_their_claims(name, problem, share):
     """Section 3: bias, variance and range of every level of the compiled
     schedule, in every state.
     """
@@ -619,7 +619,7 @@ def test_levels_keep_their_claims(name: str, problem: Toy, share: float) -> None
     check_levels(problem, schedule, budget=5_000)
 
 
-def test_every_kind_is_simulated() -> None:
+def test_every_kind_is_simulated():
     """The cases above are no empty promise: together they contain every kind of
     level, in MDPs and in games.
     """
@@ -631,7 +631,7 @@ def test_every_kind_is_simulated() -> None:
     assert seen[True] >= {Kind.CONSTANT, Kind.BLIND, Kind.MIDDLE}
 
 
-def test_forgetting_the_recentring_is_seen() -> None:
+def test_forgetting_the_recentring_is_seen():
     """A plug-in over the coin overestimates by phi: without its shift the mean
     leaves the claimed interval, with it it does not.
     """

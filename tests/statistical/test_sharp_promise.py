@@ -27,7 +27,7 @@ SETTINGS = [("q_values", 0.1, True), ("value", 0.1, True), ("q_values", 0.2, Fal
 
 
 @pytest.mark.parametrize("index", range(len(CHOSEN)))
-def test_failures_stay_within_delta(index: int) -> None:
+def test_failures_stay_within_delta(index):
     """|Q-hat - Q| <= epsilon, |V-hat - V| <= epsilon and every printed
     interval, with frequency at least 1 - delta.
     """
@@ -108,7 +108,7 @@ def plug_in_over_guess(
 
 
 @pytest.mark.parametrize("samples", [1, 2, 5])
-def test_forgetting_the_recentring_is_noticed(samples: int) -> None:
+def test_forgetting_the_recentring_is_noticed(samples):
     """Theory section 3: with its shift a plug-in's bias is within w/2; without,
     the noise of the maximum comes on top and shows.
     """
@@ -122,7 +122,7 @@ def test_forgetting_the_recentring_is_noticed(samples: int) -> None:
     assert abs(mean - value) > claim + 4 * error
 
 
-def test_the_printed_clipping_is_noticed() -> None:
+def test_the_printed_clipping_is_noticed():
     """Errata item 2: with zero rewards Q = -gamma M/(1+gamma) < 0 at a max
     state; the printed clip to 0 loses that, noise or not.
     """

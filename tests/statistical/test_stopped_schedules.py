@@ -33,7 +33,7 @@ def ever_crossed(p: float, radii: list[float]) -> float:
 
 @pytest.mark.parametrize("variance", [0.25, 0.16, 0.04, 0.004])
 @pytest.mark.parametrize(("count", "delta"), [(40, 0.3), (150, 0.05)])
-def test_the_chance_that_a_line_is_ever_crossed(variance, count, delta) -> None:
+def test_the_chance_that_a_line_is_ever_crossed(variance, count, delta):
     """Law: at most delta for every two-point law with this range and variance, skewed
     to either side; and lines of half the height are crossed too often by one of them.
     """
@@ -64,7 +64,7 @@ def coin(p: float) -> sc.MDP:
 
 
 @pytest.mark.parametrize("p", [0.5, 0.03])
-def test_a_run_that_is_stopped_where_it_looks_most_wrong(p: float) -> None:
+def test_a_run_that_is_stopped_where_it_looks_most_wrong(p):
     """Law: the callback sees every interval and stops at the first that excludes the
     truth; at most a share delta of the runs has one.
     """
@@ -87,7 +87,7 @@ def test_a_run_that_is_stopped_where_it_looks_most_wrong(p: float) -> None:
     assert failures <= 38
 
 
-def test_stopped_runs_of_a_deeper_schedule_hold_the_truth() -> None:
+def test_stopped_runs_of_a_deeper_schedule_hold_the_truth():
     """Law: stopped after 1, 2, ... reports, on a world with a known value, none of the
     prefixes excludes it (delta is 0.01, the runs share their samples).
     """

@@ -21,7 +21,6 @@ import sys
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import matplotlib.font_manager  # noqa: F401 (lists the fonts of a new machine)
 import numpy.testing  # noqa: F401
@@ -37,17 +36,17 @@ REMEDY = "mark it: @pytest.mark.compiles, or pytestmark where most of its file d
 class Counts(event.Listener):
     """How often the compiler was entered and a process was started so far."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.compiler = 0
         self.processes = 0
 
-    def on_start(self, event: Any) -> None:
+    def on_start(self, event):
         self.compiler += 1
 
-    def on_end(self, event: Any) -> None:
+    def on_end(self, event):
         pass
 
-    def audit(self, name: str, arguments: Any) -> None:
+    def audit(self, name: str, arguments):
         if name in ("subprocess.Popen", "os.fork", "os.posix_spawn"):
             self.processes += 1
 
@@ -56,13 +55,13 @@ COUNTS = Counts()
 BEFORE = pytest.StashKey[tuple[int, int]]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config: pytest.Config):
     warm_up()
     event.register("numba:compiler_lock", COUNTS)
     sys.addaudithook(COUNTS.audit)
     start = BaseProcess.start
 
-    def counted(self: BaseProcess) -> None:
+    def counted(self: BaseProcess):
         COUNTS.processes += 1
         start(self)
 
@@ -74,7 +73,7 @@ def is_quick(item: pytest.Item) -> bool:
     return HERE in item.path.parents and item.get_closest_marker("compiles") is None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]):
     items.sort(key=lambda item: not is_quick(item))
 
 

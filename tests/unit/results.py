@@ -10,7 +10,7 @@ from smoothcruiser.comparison import Comparison, PlannerRun, Truth
 from smoothcruiser.estimate import NOWHERE
 
 
-def an_estimate(**changes: Any) -> sc.Estimate:
+def an_estimate(**changes) -> sc.Estimate:
     """Four actions: one excluded, one recommended, one illegal, one open."""
     boxes = ((0.0, 1.0), (2.0, 3.0), NOWHERE, (1.5, 2.5))
     certificate = sc.Certificate(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +18,11 @@ P = np.full((2, 2, 2), 0.5)
 R = np.full((2, 2), 0.5)
 
 
-def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+def step(state: int, action: int, rng) -> tuple[float, int]:
     return 0.5, state
 
 
-def mdp(**changes: Any) -> sc.Problem:
+def mdp(**changes) -> sc.Problem:
     given = {
         "oracle": step,
         "num_actions": 2,
@@ -35,7 +34,7 @@ def mdp(**changes: Any) -> sc.Problem:
     return sc.MDP(oracle, **given)
 
 
-def game(**changes: Any) -> sc.Problem:
+def game(**changes) -> sc.Problem:
     given = {
         "num_actions": 2,
         "discount": 0.2,
@@ -46,21 +45,21 @@ def game(**changes: Any) -> sc.Problem:
     return sc.Game(step, **given)
 
 
-def table(P: Any = P, R: Any = R, **changes: Any) -> sc.Problem:
+def table(P=P, R=R, **changes) -> sc.Problem:
     return sc.tabular(
         P, R, **({"discount": 0.2, "operator": sc.Entropy(1.0)} | changes)
     )
 
 
-def made(text: Any = "chain:n=5", **changes: Any) -> sc.Problem:
+def made(text="chain:n=5", **changes) -> sc.Problem:
     return sc.make(text, **({"discount": 0.2, "temperature": 10.0} | changes))
 
 
-def explained(**changes: Any) -> Any:
+def explained(**changes):
     return sc.explain(made(), **({"epsilon": "20%", "delta": 0.1} | changes))
 
 
-def planned(problem: sc.Problem | None = None, **changes: Any) -> Any:
+def planned(problem: sc.Problem | None = None, **changes):
     given = {
         "epsilon": "20%",
         "delta": 0.1,
@@ -70,7 +69,7 @@ def planned(problem: sc.Problem | None = None, **changes: Any) -> Any:
     return sc.plan(mdp() if problem is None else problem, **given)
 
 
-def solved(**options: Any) -> Any:
+def solved(**options):
     return sc.solve(made(), **options)
 
 
@@ -215,9 +214,7 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize(("call", "given", "value", "remedy"), PARAMETERS)
-def test_a_bad_parameter_is_named_with_its_remedy(
-    call: Any, given: dict[str, Any], value: str, remedy: str
-) -> None:
+def test_a_bad_parameter_is_named_with_its_remedy(call, given, value, remedy):
     with pytest.raises(SmoothcruiserError) as caught:
         call(**given)
     message = str(caught.value)
@@ -226,7 +223,7 @@ def test_a_bad_parameter_is_named_with_its_remedy(
     assert len(message.split("\n")[0]) < 400, "one clear sentence"
 
 
-def _raises(state: int, action: int, rng: Any) -> Any:
+def _raises(state: int, action: int, rng):
     raise KeyError("engine off")
 
 
@@ -246,8 +243,8 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("oracle", "value", "remedy"), ANSWERS)
 def test_a_bad_answer_of_a_plain_oracle_is_named_with_state_and_action(
-    oracle: Any, value: str, remedy: str
-) -> None:
+    oracle, value, remedy
+):
     with pytest.raises(sc.OracleError) as caught:
         planned(mdp(oracle=oracle))
     message = str(caught.value)
@@ -261,19 +258,17 @@ class Countdown:
     as well.
     """
 
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int):
         self.left = calls
 
-    def __call__(self, state: int, action: int, rng: Any) -> tuple[float, int]:
+    def __call__(self, state: int, action: int, rng) -> tuple[float, int]:
         self.left -= 1
         if self.left < 0:
             raise RuntimeError("disk full")
         return 0.5, state + 1
 
 
-def test_an_oracle_that_raises_in_the_middle_is_reported_with_state_and_action() -> (
-    None
-):
+def test_an_oracle_that_raises_in_the_middle_is_reported_with_state_and_action():
     with pytest.raises(
         sc.OracleError, match=r"RuntimeError: disk full at state 0, action [01]"
     ):
@@ -281,7 +276,7 @@ def test_an_oracle_that_raises_in_the_middle_is_reported_with_state_and_action()
 
 
 @pytest.mark.compiles
-def test_compiled_oracles_report_the_state_and_action_of_a_bad_answer() -> None:
+def test_compiled_oracles_report_the_state_and_action_of_a_bad_answer():
     """NaN, out of range, an exception in the middle: one oracle with three
     faults, since compiling takes seconds.
     """
@@ -303,7 +298,7 @@ def test_compiled_oracles_report_the_state_and_action_of_a_bad_answer() -> None:
 
 
 @pytest.mark.compiles
-def test_a_compiled_oracle_of_the_wrong_shape_is_refused_before_the_run() -> None:
+def test_a_compiled_oracle_of_the_wrong_shape_is_refused_before_the_run():
     import numba
 
     @numba.njit

@@ -2,8 +2,6 @@
 that touch, illegal actions, both players.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -29,12 +27,12 @@ from smoothcruiser.estimate import best_action, not_excluded
     ],
 )
 def test_ties_are_broken_by_value_for_the_mover_and_then_by_index(
-    policy: tuple[float, ...], q_values: tuple[float, ...], player: int, action: int
-) -> None:
+    policy, q_values, player, action
+):
     assert best_action(policy, q_values, player) == action
 
 
-def test_actions_not_excluded() -> None:
+def test_actions_not_excluded():
     """By hand: for max an action whose top is below another's bottom is out;
     for min mirrored.
     """
@@ -43,7 +41,7 @@ def test_actions_not_excluded() -> None:
     assert not_excluded(boxes, 2) == (0, 2)
 
 
-def test_boxes_that_touch_exclude_nothing() -> None:
+def test_boxes_that_touch_exclude_nothing():
     """The best case of one is the worst case of the other: either may be best."""
     boxes = [(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)]
     assert not_excluded(boxes, 1) == (1, 2)
@@ -52,7 +50,7 @@ def test_boxes_that_touch_exclude_nothing() -> None:
     assert not_excluded([(0.5, 0.5)] * 3, 2) == (0, 1, 2)
 
 
-def test_illegal_actions_exclude_nothing_and_are_not_best() -> None:
+def test_illegal_actions_exclude_nothing_and_are_not_best():
     nowhere = (math.nan, math.nan)
     boxes = [nowhere, (0.0, 1.0), nowhere, (0.5, 2.0), (-1.0, 0.4)]
     assert not_excluded(boxes, 1) == (1, 3)

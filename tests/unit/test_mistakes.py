@@ -1,10 +1,8 @@
-"""The mistakes of newcomers (``mistakes.GROUPS``) get an answer that helps.
+"""The mistakes of newcomers (``mistakes.toml``) get an answer that helps.
 
 Each row's answer holds what the row says, and none is a traceback or a mere answer.
 ``python tests/unit/test_mistakes.py --out docs/evidence/mistakes.md`` writes the page.
 """
-
-from __future__ import annotations
 
 import argparse
 import contextlib
@@ -12,21 +10,19 @@ import io
 import shlex
 import subprocess
 import sys
+import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from mistakes import CHAIN, GROUPS, PRELUDE, Mistake
-
-from smoothcruiser.errors import SmoothcruiserError
+import smoothcruiser as sc
 
 pytestmark = pytest.mark.compiles
 
-ROWS = [row for group in GROUPS for row in group.rows]
+TABLE = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text("utf-8"))
+ROWS = [row for group in TABLE["groups"] for row in group["rows"]]
+GRADES = [row.get("grade", "A") for row in ROWS]
 
 
 def answer_of(code: str) -> str:
@@ -38,7 +34,10 @@ def _printed(command: str) -> str:
     from smoothcruiser.cli import app
 
     out, err, before = io.StringIO(), io.StringIO(), sys.argv
-    sys.argv = ["smoothcruiser", *shlex.split(command.replace("CHAIN", CHAIN))]
+    sys.argv = [
+        "smoothcruiser",
+        *shlex.split(command.replace("CHAIN", TABLE["chain"])),
+    ]
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = app._code()
@@ -49,28 +48,30 @@ def _printed(command: str) -> str:
 
 
 def _evaluated(code: str) -> str:
-    scope: dict[str, Any] = {}
-    exec(PRELUDE, scope)
+    scope = {}
+    exec(TABLE["prelude"], scope)
     *before, last = code.split("\n")
     try:
         exec("\n".join(before), scope)
         result = eval(last, scope)
-    except (SmoothcruiserError, AttributeError, TypeError) as error:
+    except (sc.SmoothcruiserError, AttributeError, TypeError) as error:
         return str(error)
     if hasattr(result, "findings"):
         return " ".join(x.sentence for x in result.findings if x.verdict == "wrong")
     return " ".join(result.notes)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.title}: {row.code:.40}")
-def test_a_mistake_gets_an_answer_that_helps(row: Mistake) -> None:
-    assert row.says in answer_of(row.code)
+@pytest.mark.parametrize(
+    "row", ROWS, ids=lambda row: f"{row['title']}: {row['code']:.40}"
+)
+def test_a_mistake_gets_an_answer_that_helps(row):
+    assert row["says"] in answer_of(row["code"])
 
 
-def test_there_are_a_hundred_and_none_is_unclear() -> None:
+def test_there_are_a_hundred_and_none_is_unclear():
     assert len(ROWS) >= 100
-    assert {row.grade for row in ROWS} <= {"A", "B"}
-    assert len({row.code for row in ROWS}) == len(ROWS)
+    assert set(GRADES) <= {"A", "B"}
+    assert len({row["code"] for row in ROWS}) == len(ROWS)
 
 
 # --- the page -----------------------------------------------------------------
@@ -80,37 +81,31 @@ def page() -> str:
     """The table of all mistakes with the answers as they are printed."""
     git = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout
-    grades = [row.grade for row in ROWS]
     lines = [
         "# A hundred mistakes, and the answers to them",
         "",
         f"`{' '.join(['python', 'tests/unit/test_mistakes.py', *sys.argv[1:]])}`, "
         f"{datetime.now(UTC):%Y-%m-%d}, commit {commit.strip()}. {len(ROWS)} mistakes: "
-        f"{grades.count('A')} answers are graded A (one sentence that says what came and "
-        f"what to change), {grades.count('B')} B (clear, the remedy is the reader's). None "
+        f"{GRADES.count('A')} answers are graded A (one sentence that says what came and "
+        f"what to change), {GRADES.count('B')} B (clear, the remedy is the reader's). None "
         "is C (unclear) or F (silent, wrong, a traceback). The grades are a reader's; a "
         "test holds every answer to its fragment. All of the code begins with",
         "",
-        f"```python\n{PRELUDE.strip()}\n```",
+        f"```python\n{TABLE['prelude'].strip()}\n```",
     ]
-    for group in GROUPS:
-        lines += ["", f"## {group.title}", ""]
-        for row in group.rows:
-            shown = row.code.replace("CHAIN", CHAIN)
-            language = "sh" if shown.startswith("$") else "python"
-            shown = (
-                shown.replace("$ ", "smoothcruiser ") if language == "sh" else shown
-            )
-            answer = answer_of(row.code)
-            place = answer.find(row.says)
+    for group in TABLE["groups"]:
+        lines += ["", f"## {group['title']}", ""]
+        for row in group["rows"]:
+            shown, language = row["code"].replace("CHAIN", TABLE["chain"]), "python"
+            if shown.startswith("$"):
+                shown, language = shown.replace("$ ", "smoothcruiser "), "sh"
+            answer = answer_of(row["code"])
+            place = answer.find(row["says"])
             if len(answer) > 900:  # a note within an answer
                 answer = f"… {answer[max(0, place - 300) : place + 300]} …"
-            lines += [
-                f"**{row.title}** ({row.grade})",
-                "",
-                f"```{language}\n{shown}\n```",
-            ]
-            lines += ["", f"> {' '.join(answer.split())}", ""]
+            lines += [f"**{row['title']}** ({row.get('grade', 'A')})", ""]
+            lines += [f"```{language}\n{shown}\n```", ""]
+            lines += [f"> {' '.join(answer.split())}", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -1,7 +1,5 @@
 """A small world that several test files share: a walk on five places."""
 
-from __future__ import annotations
-
 import smoothcruiser as sc
 
 COMMON = {

@@ -4,8 +4,6 @@
 library, the other files hold the worlds.
 """
 
-from __future__ import annotations
-
 from . import declared, edges, identity, late, memory, mutation, randomness
 from .law import Ask, Verdict, World, attempt
 from .truth import Truth, entropy, solve

@@ -8,13 +8,11 @@ fate     a first step into luck or misfortune, which pay 1 or 0 for ever: whatev
          two moves the value by a quarter of its span.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import smoothcruiser as sc
 
-from .truth import Truth, mellowmax, solve
+from .truth import mellowmax, solve
 
 TOP = 8
 DISCOUNT = 0.5
@@ -28,46 +26,47 @@ USUAL: dict[str, Any] = {
     "num_actions": 2,
     "discount": DISCOUNT,
     "operator": sc.KL(TEMPERATURE),
+    "initial_state": 0,
 }
 
 
-def mdp(step: Any, **more: Any) -> sc.Problem:
+def mdp(step, **more):
     """An MDP with the gallery's usual facts."""
     return sc.MDP(step, **{**USUAL, **more})
 
 
-def game(step: Any, **more: Any) -> sc.Problem:
+def game(step, **more):
     """A game with the gallery's usual facts."""
     return sc.Game(step, **{**USUAL, **more})
 
 
-def true_value(outcomes: Any, start: Any, **more: Any) -> Truth:
+def true_value(outcomes, start, **more):
     """The truth under the gallery's usual facts."""
     return solve(outcomes, start, **{"discount": DISCOUNT, "smooth": SMOOTH, **more})
 
 
-def chance(action: int) -> float:
+def chance(action):
     """How likely an action climbs."""
     return 0.5 if action else 0.25
 
 
-def climb(rung: int, action: int, rng: Any) -> int:
+def climb(rung, action, rng):
     """The next rung."""
     return min(rung + 1, TOP) if rng.random() < chance(action) else rung
 
 
-def ladder_outcomes(rung: int, action: int) -> list[tuple[float, float, int]]:
+def ladder_outcomes(rung, action):
     """The ladder's law."""
     up = chance(action)
     return [(up, rung / TOP, min(rung + 1, TOP)), (1.0 - up, rung / TOP, rung)]
 
 
-def coin_outcomes(state: Any, action: int) -> list[tuple[float, float, Any]]:
+def coin_outcomes(state, action):
     """The coin's law."""
     return [(0.5, 0.0, state), (0.5, 1.0, state)]
 
 
-def fate_outcomes(state: Any, action: int) -> list[tuple[float, float, Any]]:
+def fate_outcomes(state, action):
     """(0, None) leads to (1, True) or (1, False), which stay and pay."""
     rung, lucky = state
     if rung == 0:

@@ -2,11 +2,6 @@
 none.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 import smoothcruiser as sc
@@ -22,43 +17,41 @@ from .cores import (
     true_value,
 )
 from .law import (
-    BOTH,
+    ALL_WAYS,
     CERTIFIED,
-    COVERED,
     EVALUATE,
+    EVALUATED,
     EXACT,
-    NAMED,
+    MAYBE,
     REFUSED,
     SCHEDULE,
     TREE,
     Ask,
-    Build,
-    World,
+    named,
+    worlds_of,
 )
-from .truth import Truth, entropy
+from .truth import entropy
 
 KIND = "false declaration"
-MAYBE = (REFUSED, COVERED)
-ANY = (REFUSED, COVERED, NAMED)
 KNOWN = (CERTIFIED, EXACT)
 CALM = 0.3  # the discount under users' operators, whose analysis is coarser
 # one action: what a policy is worth is the value
 ONE = {"num_actions": 1, "initial_state": 0}
 
 
-def ladder_step(rung: int, action: int, rng: Any) -> tuple[float, int]:
+def ladder_step(rung, action, rng):
     return rung / TOP, climb(rung, action, rng)
 
 
-def ladder(**more: Any) -> Build:
+def ladder(**more):
     return lambda: mdp(ladder_step, **{"initial_state": 0, **more})
 
 
-def rich(state: int, action: int, rng: Any) -> tuple[float, int]:
+def rich(state, action, rng):
     return 1.0, state
 
 
-def poor(state: int, action: int, rng: Any) -> tuple[float, int]:
+def poor(state, action, rng):
     return 0.0, state
 
 
@@ -66,63 +59,61 @@ RICH = true_value(lambda state, action: [(1.0, 1.0, state)], 0)
 POOR = true_value(lambda state, action: [(1.0, 0.0, state)], 0)
 
 
-def lucky_coin(state: int, action: int, rng: Any) -> tuple[float, int]:
+def lucky_coin(state, action, rng):
     """deterministic=True is false here at once."""
     return rng.random(), state
 
 
-def coin_below(state: int, action: int, rng: Any) -> tuple[float, int]:
+def coin_below(state, action, rng):
     """0, 1, 2 for sure, and a coin at 2."""
     return (float(rng.random() < 0.5), 2) if state == 2 else (0.0, state + 1)
 
 
-def rare_coin(state: int, action: int, rng: Any) -> tuple[float, int]:
+def rare_coin(state, action, rng):
     """Pays 1, in one call of ten 0: two draws agree most of the time."""
     return float(rng.random() >= 0.1), state
 
 
-def coin_below_outcomes(state: int, action: int) -> list[tuple[float, float, int]]:
+def coin_below_outcomes(state, action):
     return coin_outcomes(state, action) if state == 2 else [(1.0, 0.0, state + 1)]
 
 
 COIN_BELOW = true_value(coin_below_outcomes, 0, actions=1)
 
 
-def one_legal(state: int, action: int) -> bool:
+def one_legal(state, action):
     return action == 0
 
 
-def falsely_two() -> sc.Problem:
+def falsely_two():
     """One legal action everywhere, under an operator for which their number matters."""
     operator = sc.Entropy(TEMPERATURE)
-    return mdp(
-        rich, initial_state=0, legal=one_legal, min_actions=2, operator=operator
-    )
+    return mdp(rich, legal=one_legal, min_actions=2, operator=operator)
 
 
-def steeper(state: int, action: int) -> list[tuple[float, float, int]]:
+def steeper(state, action):
     """A model in which climbing is sure."""
     return [(1.0, state / TOP, min(state + 1, TOP))]
 
 
-def richer(state: int, action: int) -> list[tuple[float, float, int]]:
+def richer(state, action):
     """A model that pays 1 everywhere."""
     return [(p, 1.0, after) for p, _, after in ladder_outcomes(state, action)]
 
 
-def short_sum(state: int, action: int) -> list[tuple[float, float, int]]:
+def short_sum(state, action):
     """Probabilities that sum to 0.9."""
     return [(0.9 * p, r, z) for p, r, z in ladder_outcomes(state, action)]
 
 
-def paying_on(state: int, action: int, rng: Any) -> tuple[float, int]:
+def paying_on(state, action, rng):
     """0 leads to 1, which is declared over and pays on when it is asked, which
     it must not be.
     """
     return (0.5, 1) if state == 0 else (1.0, 1)
 
 
-def comes_back(state: int, action: int, rng: Any) -> tuple[float, int, bool]:
+def comes_back(state, action, rng):
     """The step that enters 1 says that it is over; a step from 1 leads back to
     0 and pays.
     """
@@ -132,19 +123,17 @@ def comes_back(state: int, action: int, rng: Any) -> tuple[float, int, bool]:
 # --- operators ----------------------------------------------------------------
 
 
-def custom(
-    value: Any, gradient: Any, smooth: float, *, sums_to_one: bool = True
-) -> Build:
+def custom(value, gradient, smooth, *, sums_to_one=True):
     """The coin where action 1 pays 1 and action 0 a coin, under a user's operator."""
 
-    def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    def step(state, action, rng):
         return (1.0 if action == 1 else float(rng.random() < 0.5)), state
 
     operator = sc.CustomOperator(value, gradient, smooth, sums_to_one=sums_to_one)
-    return lambda: mdp(step, initial_state=0, operator=operator, discount=CALM)
+    return lambda: mdp(step, operator=operator, discount=CALM)
 
 
-def under(smooth: Callable[[Any], float]) -> Truth:
+def under(smooth):
     """The truth of that world."""
     return true_value(
         lambda s, a: [(1.0, 1.0 if a == 1 else 0.5, s)],
@@ -154,132 +143,94 @@ def under(smooth: Callable[[Any], float]) -> Truth:
     )
 
 
-def falling(q: Any) -> float:
+def falling(q):
     """Not monotone: more of the first action is worse."""
     return float(1.5 * q[-1] - 0.5 * q[0])
 
 
-def falling_gradient(q: Any) -> Any:
+def falling_gradient(q):
     slopes = np.zeros(len(q))
     slopes[-1] += 1.5
     slopes[0] -= 0.5
     return slopes
 
 
-def steep(q: Any) -> float:
+def steep(q):
     """Not 1-Lipschitz: one and a half times the mean."""
     return float(1.5 * np.mean(q))
 
 
-def soft(q: Any) -> float:
+def soft(q):
     return entropy(1.0)(list(q))
 
 
-def softmax(q: Any) -> Any:
+def softmax(q):
     shares = np.exp(q - np.max(q))
     return shares / np.sum(shares)
 
 
-def reversed_softmax(q: Any) -> Any:
+def reversed_softmax(q):
     return softmax(q)[::-1]
 
 
-def hard(q: Any) -> float:
+def hard(q):
     return float(np.max(q))
 
 
-def hard_gradient(q: Any) -> Any:
+def hard_gradient(q):
     return np.eye(len(q))[int(np.argmax(q))]
 
 
 # --- the table ----------------------------------------------------------------
 
 
-def world(
-    name: str, lie: str, build: Build, truth: Truth, says: str, **more: Any
-) -> World:
-    usual = {"says": says, "asks": BOTH, "ends": MAYBE}
-    return World(name, KIND, lie, build, truth, **{**usual, **more})
+_world = worlds_of(KIND)
 
 
-def operator(name: str, lie: str, build: Build, truth: Truth) -> World:
-    says = r"operator|gradient|monotone|smooth|exclude|bounds"
+def world(about, build, truth, says, **more):
+    return _world(about, build, truth, says=says, **more)
+
+
+def operator(about, build, truth):
+    found = r"operator|gradient|monotone|smooth"
     asks = (Ask(epsilon=0.3), CERTIFIED)
-    return world(
-        name,
-        lie,
-        build,
-        truth,
-        says,
-        ends=ANY,
-        names="operator",
-        check=r"operator|gradient|monotone|smooth",
-        asks=asks,
-    )
+    says = found + "|exclude|bounds"
+    return world(about, build, truth, says, asks=asks, **named("operator", found))
 
 
-def bounded(
-    name: str, lie: str, step: Any, bounds: tuple[float, float], truth: Truth
-) -> World:
-    build = lambda: mdp(step, initial_state=0, value_bounds=bounds)  # noqa: E731
-    return world(
-        name,
-        lie,
-        build,
-        truth,
-        r"value_bounds|exclude|empty|as given",
-        ends=ANY,
-        names="value of every state",
-    )
+def bounded(about, step, bounds, truth):
+    says = r"value_bounds|exclude|empty|as given"
+    build = lambda: mdp(step, value_bounds=bounds)  # noqa: E731
+    return world(about, build, truth, says, **named("value of every state"))
 
 
-def model(
-    name: str, lie: str, outcomes: Any, truth: Truth = LADDER, **more: Any
-) -> World:
-    return world(
-        name,
-        lie,
-        ladder(outcomes=outcomes),
-        truth,
-        "outcomes",
-        **{
-            "asks": KNOWN,
-            "ends": ANY,
-            "names": "outcomes|model",
-            "check": "outcomes",
-            **more,
-        },
-    )
+def model(about, outcomes, **more):
+    usual = {"asks": KNOWN, **named("outcomes|model", "outcomes"), **more}
+    return world(about, ladder(outcomes=outcomes), LADDER, "outcomes", **usual)
 
 
 WORLDS = (
     world(
-        "reward_range",
-        "rewards leave their range",
-        lambda: mdp(rich, initial_state=0, reward_range=(0.0, 0.9)),
+        "reward_range: rewards leave their range",
+        lambda: mdp(rich, reward_range=(0.0, 0.9)),
         RICH,
         "reward_range",
-        ends=ANY,
-        names="every reward",
-        check="reward_range",
+        **named("every reward", "reward_range"),
     ),
     bounded(
-        "value_bounds, too low",
-        "given bounds end below the value",
+        "value_bounds, too low: given bounds end below the value",
         rich,
         (0.0, 1.0),
         RICH,
     ),
     bounded(
-        "value_bounds, too high",
-        "given bounds begin above the value",
+        "value_bounds, too high: given bounds begin above the value",
         poor,
         (1.0, 2.0),
         POOR,
     ),
     world(
-        "min_actions",
-        "min_actions=2, and one legal action everywhere",
+        "min_actions: min_actions=2, and one legal action everywhere",
         falsely_two,
         true_value(
             lambda s, a: [(1.0, 1.0, s)],
@@ -290,96 +241,77 @@ WORLDS = (
         "min_actions|legal action",
     ),
     world(
-        "nothing legal",
-        "legal takes away all actions",
+        "nothing legal: legal takes away all actions",
         ladder(legal=lambda s, a: False),
         LADDER,
         "no legal action",
         ends=(REFUSED,),
     ),
     world(
-        "deterministic",
-        "deterministic=True of a uniform reward",
+        "deterministic: deterministic=True of a uniform reward",
         lambda: mdp(lucky_coin, deterministic=True, **ONE),
         true_value(lambda s, a: [(1.0, 0.5, s)], 0, actions=1),
         "deterministic",
         asks=(SCHEDULE, CERTIFIED, EVALUATE, TREE),
     ),
     world(
-        "deterministic, later",
-        "deterministic=True, and a coin two steps away",
+        "deterministic, later: deterministic=True, and a coin two steps away",
         lambda: mdp(coin_below, deterministic=True, **ONE),
         COIN_BELOW,
         "deterministic",
         asks=(SCHEDULE, CERTIFIED, EVALUATE),
-        ends=ANY,
-        names="deterministic",
-        check="deterministic",
+        **named("deterministic", "deterministic"),
     ),
     world(
-        "deterministic, 1 call in 10",
-        "deterministic=True, and one call of ten pays nothing",
+        "deterministic, 1 call in 10: deterministic=True, and one call of ten pays nothing",
         lambda: mdp(rare_coin, deterministic=True, **ONE),
         true_value(lambda s, a: [(1.0, 0.9, s)], 0, actions=1),
         "deterministic",
         asks=(SCHEDULE, Ask("certified", epsilon=0.02, budget=5_000), EVALUATE),
-        ends=ANY,
-        names="deterministic",
-        check="deterministic",
+        **named("deterministic", "deterministic"),
     ),
-    model("outcomes, other chances", "outcomes= climbs for sure", steeper),
-    model("outcomes, other rewards", "outcomes= pays 1 everywhere", richer),
+    model("outcomes, other chances: outcomes= climbs for sure", steeper),
+    model("outcomes, other rewards: outcomes= pays 1 everywhere", richer),
     model(
-        "outcomes, a sum of 0.9",
-        "probabilities do not sum to 1",
-        short_sum,
-        ends=MAYBE,
+        "outcomes, a sum of 0.9: probabilities do not sum to 1", short_sum, ends=MAYBE
     ),
     world(
-        "an end that pays on",
-        "a step from a terminal state pays for ever",
-        lambda: mdp(paying_on, initial_state=0, terminal=lambda state: state == 1),
+        "an end that pays on: a step from a terminal state pays for ever",
+        lambda: mdp(paying_on, terminal=lambda state: state == 1),
         true_value(lambda s, a: [(1.0, 0.5, None)], 0),
         "terminal|end",
-        asks=(*BOTH, EVALUATE, TREE),
+        asks=ALL_WAYS,
     ),
     world(
-        "an end that comes back",
-        "a state that the step ended leads back and pays",
-        lambda: mdp(comes_back, initial_state=0, terminal=True),
+        "an end that comes back: a state that the step ended leads back and pays",
+        lambda: mdp(comes_back, terminal=True),
         true_value(lambda s, a: [(1.0, 0.5, None)], 0),
         "terminal|end",
-        asks=(*BOTH, EVALUATE),
+        asks=EVALUATED,
     ),
     world(
-        "two kinds of ends",
-        "terminal= says no where the step says yes",
-        lambda: mdp(comes_back, initial_state=0, terminal=lambda state: False),
+        "two kinds of ends: terminal= says no where the step says yes",
+        lambda: mdp(comes_back, terminal=lambda state: False),
         true_value(lambda s, a: [(1.0, 0.5, None)], 0),
         "terminal|end",
-        asks=BOTH,
     ),
     operator(
-        "operator, not monotone",
-        "F falls in the first action",
+        "operator, not monotone: F falls in the first action",
         custom(falling, falling_gradient, 0.0),
         under(falling),
     ),
     operator(
-        "operator, too steep",
-        "F has slope 1.5",
+        "operator, too steep: F has slope 1.5",
         custom(steep, lambda q: np.full(len(q), 1.5 / len(q)), 0.0),
         under(steep),
     ),
     operator(
-        "operator, another gradient",
-        "the gradient is that of the other action",
+        "operator, another gradient: the gradient is that of the other action",
         custom(soft, reversed_softmax, 0.5),
         under(soft),
     ),
     operator(
-        "operator, not smooth",
-        "plain max that claims L = 0.01",
+        "operator, not smooth: plain max that claims L = 0.01",
         custom(hard, hard_gradient, 0.01),
         under(hard),
     ),

@@ -2,10 +2,7 @@
 from elsewhere.
 """
 
-from __future__ import annotations
-
 import random
-from typing import Any
 
 import gymnasium
 from gymnasium.utils import EzPickle
@@ -21,7 +18,7 @@ from .cores import (
     ladder_outcomes,
     true_value,
 )
-from .law import COVERED, REFUSED, Ask, World
+from .law import COVERED, Ask, worlds_of
 
 SAYS = r"cop(y|ied|ies)|snapshot|differ|random|forget|fresh"
 ASKS = (Ask(epsilon=0.4),)  # copies are slow
@@ -33,20 +30,18 @@ class Ladder(gymnasium.Env):  # type: ignore[misc,type-arg]
     action_space = gymnasium.spaces.Discrete(2)
     observation_space = gymnasium.spaces.Discrete(TOP + 1)
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._rung = 0
 
-    def uniform(self) -> float:
+    def uniform(self):
         return float(self.np_random.random())
 
-    def reset(
-        self, *, seed: Any = None, options: Any = None
-    ) -> tuple[int, dict[str, Any]]:
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self._rung = 0
         return self._rung, {}
 
-    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+    def step(self, action):
         paid = self._rung / TOP
         if self.uniform() < chance(int(action)):
             self._rung = min(self._rung + 1, TOP)
@@ -56,7 +51,7 @@ class Ladder(gymnasium.Env):  # type: ignore[misc,type-arg]
 class Sprinter(Ladder):
     """Climbs four rungs with every step, for sure."""
 
-    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+    def step(self, action):
         paid = self._rung / TOP
         self._rung = min(self._rung + 4, TOP)
         return self._rung, paid, False, False, {}
@@ -67,7 +62,7 @@ class Forgetful(Sprinter, EzPickle):
     rung 0.
     """
 
-    def __init__(self, first: int = 0) -> None:
+    def __init__(self, first=0):
         Sprinter.__init__(self)
         EzPickle.__init__(self, first)
 
@@ -75,25 +70,23 @@ class Forgetful(Sprinter, EzPickle):
 class Inverted(Ladder):
     """Begins at the top and pays there, but a deep copy is at rung 0."""
 
-    def reset(
-        self, *, seed: Any = None, options: Any = None
-    ) -> tuple[int, dict[str, Any]]:
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self._rung = TOP
         return self._rung, {}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Inverted:
+    def __deepcopy__(self, memo):
         return type(self)()
 
 
 class Outsider(Ladder):
     """Draws from Python's global generator."""
 
-    def uniform(self) -> float:
+    def uniform(self):
         return random.random()
 
 
-def planned(env: Any) -> sc.Problem:
+def planned(env):
     from smoothcruiser.adapters.gymnasium import problem
 
     return problem(
@@ -101,7 +94,7 @@ def planned(env: Any) -> sc.Problem:
     )
 
 
-def climbed(env: Any, rung: int) -> Any:
+def climbed(env, rung):
     """The environment, some way up."""
     env.reset(seed=3)
     while env._rung < rung:
@@ -109,57 +102,44 @@ def climbed(env: Any, rung: int) -> Any:
     return env
 
 
-def sprint(rung: int, action: int) -> list[tuple[float, float, int]]:
+def sprint(rung, action):
     return [(1.0, rung / TOP, min(rung + 4, TOP))]
 
 
-def outsider() -> sc.Problem:
+def outsider():
     random.seed(7)
     return planned(Outsider())
 
 
-def world(name: str, lie: str, build: Any, truth: Any, **more: Any) -> World:
-    usual = {"kind": "copies", "says": SAYS, "asks": ASKS, "ends": (REFUSED, COVERED)}
-    return World(name, lie=lie, build=build, truth=truth, **{**usual, **more})
-
-
+world = worlds_of("copies", says=SAYS, asks=ASKS)
+honest = worlds_of("honest", asks=ASKS, ends=(COVERED,))
 WORLDS = (
     world(
-        "copies that forget",
-        "EzPickle builds a new environment",
+        "copies that forget: EzPickle builds a new environment",
         lambda: planned(Forgetful()),
         true_value(sprint, 0),
     ),
     world(
-        "copies elsewhere",
-        "__deepcopy__ builds a new environment",
+        "copies elsewhere: __deepcopy__ builds a new environment",
         lambda: planned(Inverted()),
         true_value(ladder_outcomes, TOP),
     ),
     world(
-        "a live environment",
-        "is at rung 4 when it is given",
+        "a live environment: is at rung 4 when it is given",
         lambda: planned(climbed(Ladder(), 4)),
         true_value(ladder_outcomes, 4),
     ),
     world(
-        "a forgetful live one",
-        "is at rung 4, and copies forget",
+        "a forgetful live one: is at rung 4, and copies forget",
         lambda: planned(climbed(Forgetful(), 4)),
         true_value(sprint, 4),
     ),
     world(
-        "an environment that draws elsewhere",
-        "random.random in its step",
+        "an environment that draws elsewhere: random.random in its step",
         outsider,
         LADDER,
     ),
-    world(
-        "an honest environment",
-        "copies are copies",
-        lambda: planned(Ladder()),
-        LADDER,
-        ends=(COVERED,),
-        kind="honest",
+    honest(
+        "an honest environment: copies are copies", lambda: planned(Ladder()), LADDER
     ),
 )

@@ -39,6 +39,7 @@ ROUNDING = 4 * 2.0**-52  # of the truth's own size
 
 Build = Callable[[], sc.Problem]
 REFUSED, COVERED, NAMED = "refused", "covered", "named"
+MAYBE, ANY = (REFUSED, COVERED), (REFUSED, COVERED, NAMED)
 
 
 @dataclass(frozen=True)
@@ -95,15 +96,16 @@ EXACT = Ask("exact")
 AUTO = Ask("auto", budget=20_000)
 VALUE = Ask(target="value")
 BOTH = (SCHEDULE, CERTIFIED)
+EVALUATED, GROWN = (*BOTH, EVALUATE), (*BOTH, TREE)
+ALL_WAYS = (*BOTH, EVALUATE, TREE)
 
 
 @dataclass(frozen=True)
 class World:
     """One entry of the gallery."""
 
-    name: str
+    about: str  # its name, and after a colon what lies, in a few words
     kind: str  # the class of lie; "honest" for worlds that must be answered
-    lie: str  # what lies, in a few words
     build: Build  # a fresh problem each time: some worlds remember
     truth: Truth | None  # None: the lie leaves no honest value
     says: str = r"$^"  # what a refusal has to say (a pattern; case does not matter)
@@ -111,6 +113,31 @@ class World:
     ends: tuple[str, ...] = (REFUSED,)  # the endings that are allowed
     names: str = r"$^"  # what the certificate has to name where it excludes the truth
     check: str | None = None  # what ``check`` has to find then; None where nothing can
+
+    @property
+    def name(self) -> str:
+        return self.about.partition(": ")[0]
+
+    @property
+    def lie(self) -> str:
+        return self.about.partition(": ")[2]
+
+
+def worlds_of(
+    kind: str, usual_truth: Truth | None = None, **usual: Any
+) -> Callable[..., World]:
+    """Make worlds of one kind, asked both ways and refused or covered unless told."""
+
+    def make(about: str, build: Build, truth=usual_truth, **more: Any) -> World:
+        fields = {"asks": BOTH, "ends": MAYBE, **usual, **more}
+        return World(about, kind, build, truth, **fields)
+
+    return make
+
+
+def named(names: str, check: str | None = None) -> dict[str, Any]:
+    """The fields of a world that may exclude the truth if its certificate says why."""
+    return {"ends": ANY, "names": names, "check": check}
 
 
 @dataclass(frozen=True)

@@ -1,32 +1,22 @@
 """Oracles that remember: answers depend on what they were asked before; and clocks."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
-from collections.abc import Callable
 from functools import cache
 from itertools import count
-from typing import Any
-
-import smoothcruiser as sc
 
 from .cores import COIN, LADDER, TOP, climb, game, mdp, true_value
-from .law import BOTH, COVERED, EVALUATE, NAMED, REFUSED, SCHEDULE, TREE, Build, World
-from .truth import Truth
+from .law import ALL_WAYS, MAYBE, NAMED, REFUSED, SCHEDULE, named, worlds_of
 
 KIND = "memory"
 SAYS = r"differ|remember|memory|earlier|depend|another answer|other answer|changed"
 NAMES = r"independent|one law"
-MAYBE = (REFUSED, COVERED)
-ANY = (REFUSED, COVERED, NAMED)
-USUAL: dict[str, Any] = {"says": SAYS, "asks": BOTH, "ends": MAYBE}
 
 
-def paying(paid: Callable[[int], float]) -> Build:
+def paying(paid):
     """One state that pays a function of the number of calls so far."""
 
-    def build() -> sc.Problem:
+    def build():
         calls = count()
         return mdp(
             lambda state, action, rng: (paid(next(calls)), state), initial_state=0
@@ -35,245 +25,218 @@ def paying(paid: Callable[[int], float]) -> Build:
     return build
 
 
-def constant(paid: float) -> Truth:
+def constant(paid):
     return true_value(lambda state, action: [(1.0, paid, state)], 0)
 
 
-def by_default_argument() -> sc.Problem:
-    def step(state: int, action: int, rng: Any, seen: Any = []) -> tuple[float, int]:  # noqa: B006
+def by_default_argument():
+    def step(state, action, rng, seen=[]):  # noqa: B006
         seen.append(state)
         return min(len(seen) / 2_000, 1.0), state
 
     step.__defaults__[0].clear()  # a default argument outlives the problem
-    return mdp(step, initial_state=0)
+    return mdp(step)
 
 
-def first_draw_kept() -> sc.Problem:
+def first_draw_kept():
     """``cache`` around a random function: the first draw of a pair is the only one."""
     drawn: dict[tuple[int, int], int] = {}
 
-    def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    def step(state, action, rng):
         if (state, action) not in drawn:
             drawn[state, action] = int(rng.random() < 0.5)
         return float(drawn[state, action]), state
 
-    return mdp(step, initial_state=0)
+    return mdp(step)
 
 
-def first_draw_of_a_tired_world() -> sc.Problem:
+def first_draw_of_a_tired_world():
     """The same with ladders: where a pair led first, it leads for ever."""
 
     @cache
-    def drawn(state: int, action: int) -> list[int]:
+    def drawn(state, action):
         return []
 
-    def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    def step(state, action, rng):
         after = climb(state, action, rng)
         kept = drawn(state, action)
         if not kept:
             kept.append(after)
         return state / TOP, kept[0]
 
-    return mdp(step, initial_state=0)
+    return mdp(step)
 
 
-def by_state() -> sc.Problem:
+def by_state():
     visits: Counter[int] = Counter()
 
-    def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    def step(state, action, rng):
         visits[state] += 1
         return min(visits[state] / 200, 1.0), climb(state, action, rng)
 
-    return mdp(step, initial_state=0)
+    return mdp(step)
 
 
-def last_action() -> sc.Problem:
+def last_action():
     """Pays 1 if the call before was made under the other action."""
     last = [0]
 
-    def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    def step(state, action, rng):
         paid, last[0] = float(action != last[0]), action
         return paid, state
 
-    return mdp(step, initial_state=0)
+    return mdp(step)
 
 
-def hidden_position() -> sc.Problem:
+def hidden_position():
     """A simulator that goes on from where it is, whatever state it is asked about."""
     here = [0]
 
-    def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    def step(state, action, rng):
         paid, here[0] = here[0] / TOP, climb(here[0], action, rng)
         return paid, here[0]
 
-    return mdp(step, initial_state=0)
+    return mdp(step)
 
 
-def hidden_time_limit() -> sc.Problem:
+def hidden_time_limit():
     """Every tenth call ends the episode, as a time limit inside a simulator does."""
     calls = count(1)
 
-    def step(state: int, action: int, rng: Any) -> tuple[float, int, bool]:
+    def step(state, action, rng):
         return 1.0, state, next(calls) % 10 == 0
 
-    return mdp(step, initial_state=0, terminal=True)
+    return mdp(step, terminal=True)
 
 
-def changing_legal() -> sc.Problem:
+def changing_legal():
     calls = count()
     return mdp(
         lambda state, action, rng: (1.0, state),
-        initial_state=0,
         legal=lambda state, action: action == 0 or next(calls) % 3 > 0,
     )
 
 
-def changing_player() -> sc.Problem:
+def changing_player():
     calls = count()
     step = lambda state, action, rng: (float(action), state)  # noqa: E731
-    return game(step, initial_state=0, player=lambda state: 1 + next(calls) % 2)
+    return game(step, player=lambda state: 1 + next(calls) % 2)
 
 
-def changing_terminal() -> sc.Problem:
+def changing_terminal():
     calls = count()
     return mdp(
         lambda state, action, rng: (1.0, state),
-        initial_state=0,
         terminal=lambda state: next(calls) % 7 == 3,
     )
 
 
-def world(
-    name: str, lie: str, build: Build, truth: Truth | None, **more: Any
-) -> World:
-    return World(name, KIND, lie, build, truth, **{**USUAL, **more})
+world = worlds_of(KIND, says=SAYS)
+_clock = worlds_of("clock", says=SAYS)
 
 
-def clock(name: str, lie: str, paid: Callable[[], float], **more: Any) -> World:
-    build = lambda: mdp(lambda state, action, rng: (paid(), state), initial_state=0)  # noqa: E731
-    return World(name, "clock", lie, build, None, **{**USUAL, **more})
+def clock(about, paid, **more):
+    build = lambda: mdp(lambda state, action, rng: (paid(), state))  # noqa: E731
+    return _clock(about, build, None, **more)
 
 
 WORLDS = (
     world(
-        "call counter",
-        "pays more with every call",
+        "call counter: pays more with every call",
         paying(lambda n: min(n / 2_000, 1.0)),
         None,
-        asks=(*BOTH, EVALUATE, TREE),
+        asks=ALL_WAYS,
     ),
     world(
-        "default argument grows",
-        "counts its calls in a default argument",
+        "default argument grows: counts its calls in a default argument",
         by_default_argument,
         None,
     ),
-    world("every other call", "0 and 1 in turn", paying(lambda n: float(n % 2)), COIN),
+    world("every other call: 0 and 1 in turn", paying(lambda n: float(n % 2)), COIN),
     world(
-        "two and two",
-        "0, 0, 1, 1 in turn: equal in pairs",
+        "two and two: 0, 0, 1, 1 in turn: equal in pairs",
         paying(lambda n: float(n // 2 % 2)),
         COIN,
-        ends=ANY,
-        names=NAMES,
+        **named(NAMES),
     ),
     world(
-        "staircase",
-        "pays more after every 100 calls",
+        "staircase: pays more after every 100 calls",
         paying(lambda n: min(n // 100 / 20, 1.0)),
         constant(0.0),
     ),
     world(
-        "after 200 calls",
-        "pays 0 for 200 calls, then 1",
+        "after 200 calls: pays 0 for 200 calls, then 1",
         paying(lambda n: float(n >= 200)),
         constant(0.0),
     ),
     world(
-        "calls 300 to 2,000",
-        "pays 0, and 1 in between: as it was before and after",
+        "calls 300 to 2,000: pays 0, and 1 in between: as it was before and after",
         paying(lambda n: float(300 <= n < 2_000)),
         constant(0.0),
         asks=(SCHEDULE,),
-        ends=ANY,
-        names=NAMES,
+        **named(NAMES),
     ),
-    world("visits of a state", "pays for the visits that a state had", by_state, None),
+    world("visits of a state: pays for the visits that a state had", by_state, None),
     world(
-        "the action before",
-        "pays if the last call had the other action",
+        "the action before: pays if the last call had the other action",
         last_action,
         None,
     ),
     world(
-        "a position of its own",
-        "goes on from where it is, whatever it is asked",
+        "a position of its own: goes on from where it is, whatever it is asked",
         hidden_position,
         LADDER,
     ),
     world(
-        "a time limit of its own",
-        "every tenth call ends the episode",
+        "a time limit of its own: every tenth call ends the episode",
         hidden_time_limit,
         constant(1.0),
         ends=MAYBE,
         says=SAYS + "|end",
     ),
     world(
-        "legal changes",
-        "legal() forgets an action now and then",
+        "legal changes: legal() forgets an action now and then",
         changing_legal,
         None,
         says=SAYS + "|legal",
     ),
     world(
-        "player changes",
-        "player() takes turns by itself",
+        "player changes: player() takes turns by itself",
         changing_player,
         None,
         says=SAYS + "|player",
     ),
     world(
-        "terminal changes",
-        "terminal() ends a state now and then",
+        "terminal changes: terminal() ends a state now and then",
         changing_terminal,
         constant(1.0),
         ends=MAYBE,
         says=SAYS + "|terminal|end",
     ),
     world(
-        "first draw kept",
-        "a cache around the coin",
+        "first draw kept: a cache around the coin",
         first_draw_kept,
         COIN,
-        ends=ANY,
-        names=NAMES,
-        check=r"chance|random|determin",
+        **named(NAMES, r"chance|random|determin"),
     ),
     world(
-        "first step kept",
-        "a cache around the next state",
+        "first step kept: a cache around the next state",
         first_draw_of_a_tired_world,
         LADDER,
-        ends=ANY,
-        names=NAMES,
-        check=r"chance|random|determin",
+        **named(NAMES, r"chance|random|determin"),
     ),
     clock(
-        "nanoseconds",
-        "pays the clock's last digits",
+        "nanoseconds: pays the clock's last digits",
         lambda: time.perf_counter_ns() % 1_000_000 / 1e6,
     ),
     clock(
-        "milliseconds",
-        "pays in every other millisecond",
+        "milliseconds: pays in every other millisecond",
         lambda: float(time.perf_counter_ns() // 1_000_000 % 2),
         ends=(REFUSED, NAMED),
         names=NAMES,
     ),
     clock(
-        "seconds",
-        "pays in every other second",
+        "seconds: pays in every other second",
         lambda: float(int(time.time()) % 2),
         ends=(REFUSED, NAMED),
         names=NAMES,

@@ -2,10 +2,7 @@
 write into later.
 """
 
-from __future__ import annotations
-
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -15,16 +12,16 @@ import smoothcruiser as sc
 
 from .cores import LADDER, TOP, climb, ladder_outcomes, mdp, true_value
 from .law import (
+    ALL_WAYS,
     BOTH,
     CERTIFIED,
-    COVERED,
-    EVALUATE,
+    EVALUATED,
+    GROWN,
+    MAYBE,
     PROCESSES,
     REFUSED,
-    TREE,
     Ask,
-    Build,
-    World,
+    worlds_of,
 )
 from .truth import mellowmax
 
@@ -37,30 +34,27 @@ DEEPER = (Ask(epsilon=0.15), CERTIFIED)
 SAYS = r"chang|wr(i|o)te|touch|same object|share"
 
 
-def always(rung: int, action: int, rng: Any) -> bool:
+# when a step writes into its state
+def always(rung, action, rng):
     return True
 
 
-def under_action_1(rung: int, action: int, rng: Any) -> bool:
+def under_action_1(rung, action, rng):
     return action == 1
 
 
-def later(rung: int, action: int, rng: Any) -> bool:
-    return rung >= 1
+def above(least):
+    return lambda rung, action, rng: rung >= least
 
 
-def much_later(rung: int, action: int, rng: Any) -> bool:
-    return rung >= 3
-
-
-def sometimes(rung: int, action: int, rng: Any) -> bool:
+def sometimes(rung, action, rng):
     return rng.random() < 0.02
 
 
 class Climber:
     """A state with a field and no equality."""
 
-    def __init__(self, rung: int) -> None:
+    def __init__(self, rung):
         self.rung = rung
 
 
@@ -69,35 +63,29 @@ class SlottedClimber:
 
     __slots__ = ("rung",)
 
-    def __init__(self, rung: int) -> None:
+    def __init__(self, rung):
         self.rung = rung
 
 
-def set_rung(state: Any, rung: int) -> None:
+def set_rung(state, rung):
     state.rung = rung
 
 
-def set_first(state: Any, rung: int) -> None:
+def set_first(state, rung):
     state[0] = rung
 
 
-def set_set(state: set[int], rung: int) -> None:
+def set_set(state, rung):
     state.clear()
     state.add(rung)
 
 
-def writing(
-    fresh: Callable[[int], Any],
-    read: Callable[[Any], int],
-    write: Callable[[Any, int], None],
-    when: Any = always,
-    **more: Any,
-) -> Build:
+def writing(fresh, read, write, when=always, **more):
     """A ladder whose step writes into its state ``when`` it should not, and
     returns a fresh one.
     """
 
-    def step(state: Any, action: int, rng: Any) -> tuple[float, Any]:
+    def step(state, action, rng):
         rung = read(state)
         after = climb(rung, action, rng)
         if when(rung, action, rng):
@@ -107,24 +95,20 @@ def writing(
     return lambda: mdp(step, initial_state=fresh(0), key=read, **more)
 
 
-def as_list(when: Any, **more: Any) -> Build:
+def as_list(when, **more):
     return writing(
         lambda rung: [rung], lambda state: int(state[0]), set_first, when, **more
     )
 
 
-def step_returns_its_state(
-    state: list[int], action: int, rng: Any
-) -> tuple[float, list[int]]:
+def step_returns_its_state(state, action, rng):
     """At the top of a module, so that worker processes can import it."""
     rung = state[0]
     state[0] = climb(rung, action, rng)
     return rung / TOP, state
 
 
-def step_writes_under_action_1(
-    state: list[int], action: int, rng: Any
-) -> tuple[float, list[int]]:
+def step_writes_under_action_1(state, action, rng):
     rung = state[0]
     after = climb(rung, action, rng)
     if action == 1:
@@ -132,19 +116,19 @@ def step_writes_under_action_1(
     return rung / TOP, [after]
 
 
-def first(state: Any) -> int:
+def first(state):
     return int(state[0])
 
 
-def returns_its_state() -> sc.Problem:
+def returns_its_state():
     return mdp(step_returns_its_state, initial_state=[0], key=first)
 
 
-def writes_under_action_1() -> sc.Problem:
+def writes_under_action_1():
     return mdp(step_writes_under_action_1, initial_state=[0], key=first)
 
 
-def sprint(place: int) -> tuple[float, int]:
+def sprint(place):
     """0, 1, 2, where it stays and pays: (reward, next place)."""
     return float(place == 2), min(place + 1, 2)
 
@@ -157,34 +141,32 @@ SPRINT = true_value(
 )
 
 
-def shared_scratch() -> sc.Problem:
+def shared_scratch():
     scratch = [0]
 
-    def step(state: list[int], action: int, rng: Any) -> tuple[float, list[int]]:
+    def step(state, action, rng):
         paid, scratch[0] = sprint(state[0])
         return paid, scratch
 
     return mdp(step, initial_state=[0], key=first, **DEEP)
 
 
-def default_buffer() -> sc.Problem:
-    def step(
-        state: Any, action: int, rng: Any, out: Any = np.zeros(1)
-    ) -> tuple[float, Any]:
+def default_buffer():
+    def step(state, action, rng, out=np.zeros(1)):
         paid, out[0] = sprint(int(state[0]))
         return paid, out
 
     return mdp(step, initial_state=np.zeros(1), **DEEP)
 
 
-def array_view() -> sc.Problem:
+def array_view():
     """Next states are two rows of one buffer in turn: a draw writes over the
     last but one.
     """
     rows = np.zeros((2, 1))
     turn = [0]
 
-    def step(state: Any, action: int, rng: Any) -> tuple[float, Any]:
+    def step(state, action, rng):
         turn[0] = 1 - turn[0]
         paid, rows[turn[0], 0] = sprint(int(state[0]))
         return paid, rows[turn[0]]
@@ -193,30 +175,30 @@ def array_view() -> sc.Problem:
 
 
 @numba.njit
+def compiled_climb(rung, action, rng):
+    up = rng.random() < (0.5 if action == 1 else 0.25)
+    return min(rung + 1.0, 8.0) if up else rung
+
+
+@numba.njit
 def compiled_write(state, action, rng):
     rung = state[0]
-    after = (
-        min(rung + 1.0, 8.0) if rng.random() < (0.5 if action == 1 else 0.25) else rung
-    )
-    state[0] = after
+    state[0] = compiled_climb(rung, action, rng)
     return rung / 8.0, state.copy()
 
 
 @numba.njit
 def compiled_write_later(state, action, rng):
     rung = state[0]
-    after = (
-        min(rung + 1.0, 8.0) if rng.random() < (0.5 if action == 1 else 0.25) else rung
-    )
     fresh = state.copy()
-    fresh[0] = after
+    fresh[0] = compiled_climb(rung, action, rng)
     if action == 1 and rung >= 1.0:
         state[0] = 8.0
     return rung / 8.0, fresh
 
 
-def batched_write() -> sc.Problem:
-    def step(states: Any, actions: Any, rng: Any) -> tuple[Any, Any]:
+def batched_write():
+    def step(states, actions, rng):
         paid = states / TOP
         states += rng.random(len(states)) < np.where(actions == 1, 0.5, 0.25)
         np.minimum(states, TOP, out=states)
@@ -225,101 +207,75 @@ def batched_write() -> sc.Problem:
     return mdp(sc.batched(step), initial_state=0.0)
 
 
-def world(name: str, lie: str, build: Build, **more: Any) -> World:
-    return World(name, KIND, lie, build, **{"truth": LADDER, "says": SAYS, **more})
-
-
-MAYBE = (REFUSED, COVERED)
+LADDERS = {"truth": DEEP_LADDER, "asks": DEEPER}
+SPRINTING = {"truth": SPRINT, "asks": DEEPER, "ends": MAYBE}
+world = worlds_of(KIND, LADDER, says=SAYS, ends=(REFUSED,))
 WORLDS = (
+    world("list: step writes into its list", as_list(always), asks=ALL_WAYS),
     world(
-        "list",
-        "step writes into its list",
-        as_list(always),
-        asks=(*BOTH, EVALUATE, TREE),
-    ),
-    world(
-        "list, action 1",
-        "writes under action 1 only",
+        "list, action 1: writes under action 1 only",
         writes_under_action_1,
         asks=(*BOTH, PROCESSES),
     ),
     world(
-        "list, later states",
-        "writes at rung 1 and above only",
-        as_list(later, **DEEP),
-        truth=DEEP_LADDER,
-        asks=DEEPER,
+        "list, later states: writes at rung 1 and above only",
+        as_list(above(1), **DEEP),
+        **LADDERS,
     ),
     world(
-        "list, far states",
-        "writes at rung 3 and above only",
-        as_list(much_later, **DEEP),
-        truth=DEEP_LADDER,
-        asks=DEEPER,
+        "list, far states: writes at rung 3 and above only",
+        as_list(above(3), **DEEP),
+        **LADDERS,
         ends=MAYBE,
     ),
     world(
-        "list, 1 call in 50",
-        "writes in one call of fifty",
+        "list, 1 call in 50: writes in one call of fifty",
         as_list(sometimes),
-        asks=(*BOTH, EVALUATE),
+        asks=EVALUATED,
         ends=MAYBE,
     ),
     world(
-        "returns its state",
-        "writes, and returns the object it was given",
+        "returns its state: writes, and returns the object it was given",
         returns_its_state,
         asks=(*BOTH, PROCESSES),
     ),
     world(
-        "dict in a tuple",
-        "writes into a dict that a tuple holds",
+        "dict in a tuple: writes into a dict that a tuple holds",
         writing(
             lambda rung: ({"rung": rung},),
             lambda state: state[0]["rung"],
             lambda state, rung: state[0].update(rung=rung),
         ),
-        asks=BOTH,
     ),
     world(
-        "array",
-        "writes into its NumPy array",
+        "array: writes into its NumPy array",
         writing(lambda rung: np.array([rung]), first, set_first, under_action_1),
-        asks=(*BOTH, TREE),
+        asks=GROWN,
     ),
     world(
-        "fields",
-        "writes a field of an object",
+        "fields: writes a field of an object",
         writing(Climber, lambda state: state.rung, set_rung, under_action_1),
-        asks=BOTH,
     ),
     world(
-        "slots",
-        "writes a slot of an object",
+        "slots: writes a slot of an object",
         writing(SlottedClimber, lambda state: state.rung, set_rung, under_action_1),
-        asks=BOTH,
     ),
     world(
-        "nested",
-        "writes three containers deep",
+        "nested: writes three containers deep",
         writing(
             lambda rung: [{"at": [rung]}],
             lambda state: state[0]["at"][0],
             lambda state, rung: set_first(state[0]["at"], rung),
         ),
-        asks=BOTH,
     ),
     world(
-        "set",
-        "writes into its set",
+        "set: writes into its set",
         writing(
             lambda rung: {rung}, lambda state: max(state), set_set, under_action_1
         ),
-        asks=BOTH,
     ),
     world(
-        "deque",
-        "appends to its deque",
+        "deque: appends to its deque",
         writing(
             lambda rung: deque([rung], 1),
             first,
@@ -327,46 +283,27 @@ WORLDS = (
         ),
     ),
     world(
-        "shared next state",
-        "every draw returns one list",
-        shared_scratch,
-        truth=SPRINT,
-        asks=DEEPER,
-        ends=MAYBE,
+        "shared next state: every draw returns one list", shared_scratch, **SPRINTING
     ),
     world(
-        "default argument",
-        "every draw returns the array of a default argument",
+        "default argument: every draw returns the array of a default argument",
         default_buffer,
-        truth=SPRINT,
-        asks=DEEPER,
-        ends=MAYBE,
+        **SPRINTING,
     ),
+    world("views of a buffer: two rows of one array in turn", array_view, **SPRINTING),
     world(
-        "views of a buffer",
-        "two rows of one array in turn",
-        array_view,
-        truth=SPRINT,
-        asks=DEEPER,
-        ends=MAYBE,
-    ),
-    world(
-        "njit array",
-        "compiled step writes into its array",
+        "njit array: compiled step writes into its array",
         lambda: mdp(compiled_write, initial_state=np.zeros(1)),
         ends=MAYBE,
     ),
     world(
-        "njit array, later",
-        "compiled step writes under action 1 at later states",
+        "njit array, later: compiled step writes under action 1 at later states",
         lambda: mdp(compiled_write_later, initial_state=np.zeros(1), **DEEP),
-        truth=DEEP_LADDER,
-        asks=DEEPER,
+        **LADDERS,
         ends=MAYBE,
     ),
     world(
-        "batched rows",
-        "step over arrays writes into its batch",
+        "batched rows: step over arrays writes into its batch",
         batched_write,
         ends=MAYBE,
     ),

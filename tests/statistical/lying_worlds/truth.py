@@ -47,7 +47,7 @@ def mellowmax(temperature: float) -> Smooth:
 
 def solve(
     outcomes: Callable[[Any, int], Sequence[Outcome]],
-    start: Any,
+    start,
     *,
     discount: float,
     smooth: Smooth,
@@ -60,11 +60,11 @@ def solve(
     table = _table(outcomes, start, actions, legal)
     values = dict.fromkeys(table, 0.0)
 
-    def q_of(state: Any, action: int) -> float:
+    def q_of(state, action: int) -> float:
         found = table[state][action]
         return math.fsum(p * (r + discount * values.get(z, 0.0)) for p, r, z in found)
 
-    def value_of(state: Any) -> float:
+    def value_of(state) -> float:
         sign = 1.0 if player(state) == 1 else -1.0
         return sign * smooth([sign * q_of(state, action) for action in table[state]])
 
@@ -84,7 +84,7 @@ def solve(
 
 def _table(
     outcomes: Callable[[Any, int], Sequence[Outcome]],
-    start: Any,
+    start,
     actions: int,
     legal: Callable[[Any, int], bool],
 ) -> dict[Any, dict[int, Sequence[Outcome]]]:

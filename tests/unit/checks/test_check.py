@@ -204,12 +204,12 @@ def test_compiled_tabular_and_batched_problems_are_checked_too():
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("name", ["chain", "frozen-lake"])
-def test_check_survives_an_astronomic_price(name: str) -> None:
+def test_check_survives_an_astronomic_price(name):
     assert sc.check(sc.make(name, discount=0.99, operator="max"))
 
 
 @pytest.mark.compiles
-def test_check_does_not_read_past_a_terminal_row() -> None:
+def test_check_does_not_read_past_a_terminal_row():
     """State 1 is an end with an empty row; a step from it reads the row of state 2."""
     chances = np.zeros((3, 1, 3))
     chances[0, 0, 1], chances[0, 0, 2], chances[2, 0, 2] = 0.5, 0.5, 1.0

@@ -42,8 +42,8 @@ def shell(script: str, folder: Path, **environment: str) -> tuple[int, str, str]
     ],
 )
 def test_a_stream_that_takes_nothing_is_a_sentence_and_a_code(
-    script: str, code: int, told: str, tmp_path: Path
-) -> None:
+    script, code, told, tmp_path
+):
     found, _, err = shell(script, tmp_path)
     assert (found, told in err) == (code, True)
     assert "Traceback" not in err
@@ -52,7 +52,7 @@ def test_a_stream_that_takes_nothing_is_a_sentence_and_a_code(
 
 
 @pytest.mark.compiles
-def test_a_file_named_like_a_dependency_is_not_executed(tmp_path: Path) -> None:
+def test_a_file_named_like_a_dependency_is_not_executed(tmp_path):
     for name in ("numpy", "numba", "click", "rich", "json", "random", "scipy"):
         (tmp_path / f"{name}.py").write_text("open('executed', 'w').close()\n1 / 0\n")
     own = "import numpy\nimport smoothcruiser as sc\n"
@@ -69,7 +69,7 @@ def test_a_file_named_like_a_dependency_is_not_executed(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiles
-def test_a_program_of_the_users_own_keeps_its_folder(tmp_path: Path) -> None:
+def test_a_program_of_the_users_own_keeps_its_folder(tmp_path):
     """``python -m mine`` finds the modules beside it, though mine imports us early."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "__init__.py").write_text("import smoothcruiser\n")

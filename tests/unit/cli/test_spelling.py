@@ -1,7 +1,5 @@
 """Messages name Python's arguments; the command line spells them as options."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import sys

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import smoothcruiser as sc
@@ -11,11 +9,11 @@ from smoothcruiser.display.plans import foreseen_page, request_rows
 from smoothcruiser.display.terminal import text_of
 
 
-def ring(state: int, action: int, rng: Any) -> tuple[float, int]:
+def ring(state: int, action: int, rng) -> tuple[float, int]:
     return 0.5 * rng.integers(2), (state + action) % 3
 
 
-def shown(**asked: Any) -> dict[str, str]:
+def shown(**asked) -> dict[str, str]:
     problem = sc.MDP(
         ring, num_actions=2, discount=0.9, operator=sc.Max(), initial_state=0
     )
@@ -39,16 +37,16 @@ def shown(**asked: Any) -> dict[str, str]:
         ),
     ],
 )
-def test_a_promise_is_told_with_its_limits(asked: Any, promise: str) -> None:
+def test_a_promise_is_told_with_its_limits(asked, promise):
     assert promise in shown(delta=0.1, **asked)["promise"]
 
 
-def test_a_price_is_told_where_there_is_a_promise() -> None:
+def test_a_price_is_told_where_there_is_a_promise():
     assert "not known before" in shown(epsilon=1, delta=0.1)["price"]
     assert "price" not in shown(budget=50, delta=0.1)
 
 
-def test_a_choice_is_told_once() -> None:
+def test_a_choice_is_told_once():
     problem = sc.MDP(
         lambda s, a, rng: (rng.random(), rng.random()),
         num_actions=2, discount=0.97, operator=sc.Max(), initial_state=0.5,

@@ -1,13 +1,11 @@
 """Prices in words: times, rates, and what other methods would charge."""
 
-from __future__ import annotations
-
 import smoothcruiser as sc
 from smoothcruiser.display.price_text import rivals, time_sentence
 from smoothcruiser.schedule.number_text import duration, rate
 
 
-def test_times_are_said_as_a_person_would() -> None:
+def test_times_are_said_as_a_person_would():
     cases = {
         0.01: "under 0.1 s",
         0.3: "0.3 s",
@@ -27,7 +25,7 @@ def test_times_are_said_as_a_person_would() -> None:
     assert "unknown" in time_sentence(10, None, measured=False)
 
 
-def test_rivals_keep_the_same_promise_and_the_papers_count_is_its_schedules() -> None:
+def test_rivals_keep_the_same_promise_and_the_papers_count_is_its_schedules():
     problem = sc.make("chain:n=5", discount=0.2, temperature=10.0)
     schedule = sc.explain(problem, epsilon="5%", delta=0.1)
     prices = {price.name: price for price in rivals(schedule)}
@@ -39,7 +37,7 @@ def test_rivals_keep_the_same_promise_and_the_papers_count_is_its_schedules() ->
     assert schedule.num_calls < 10**4 < 10**29 < printed
 
 
-def test_rivals_say_why_they_have_no_price() -> None:
+def test_rivals_say_why_they_have_no_price():
     """The paper's analysis needs a discount below 1: with a horizon and
     discount 1 it has no price, and the note says so.
     """

@@ -38,7 +38,7 @@ HOSTILE = "<script>alert(1)</script>\x1b[31m&\r\n\u202e\u200b\udcff\"'" + "x" * 
 LABELS = ("buy", HOSTILE, "wait and see what the others do before the market closes")
 
 
-def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+def step(state: int, action: int, rng) -> tuple[float, int]:
     return 0.5 * rng.random(), (state + action) % 3
 
 
@@ -54,7 +54,7 @@ def world(name: str = HOSTILE) -> sc.MDP:
 
 
 @cache
-def known() -> Any:
+def known():
     made = sc.make("garnet:states=30,actions=3", discount=0.5, temperature=0.5)
     return replace(made, name=HOSTILE)
 
@@ -65,21 +65,21 @@ def answer() -> sc.Estimate:
 
 
 @cache
-def memory() -> Any:
+def memory():
     made = sc.Certified(world(), delta=0.1)
     made.query(0, epsilon=0.3)
     made.query(1, epsilon=0.3)
     return made
 
 
-def hostile_table() -> Any:
+def hostile_table():
     table = memory().table().kept()
     return replace(
         table, rows=tuple(replace(row, label=HOSTILE) for row in table.rows)
     )
 
 
-def forecast(method: str, **asked: Any) -> Any:
+def forecast(method: str, **asked):
     return sc.explain(world(), method=method, **asked)
 
 
@@ -116,7 +116,7 @@ VOID = {"br", "meta", "line", "circle", "rect", "path", "img"}
 class Elements(HTMLParser):
     """The elements of HTML, which must be closed in the order they were opened."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str):
         super().__init__(convert_charrefs=True)
         self.open: list[str] = []
         self.tags: set[str] = set()
@@ -126,31 +126,31 @@ class Elements(HTMLParser):
         self.feed(text)
         self.close()
 
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
+    def handle_starttag(self, tag: str, attrs):
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
         self.classes |= set((dict(attrs).get("class") or "").split())
         if tag not in VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+    def handle_startendtag(self, tag: str, attrs):
         self.handle_starttag(tag, attrs)
         if tag not in VOID:
             self.open.pop()
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag: str):
         assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data: str):
         if self.open[-1:] != ["style"]:
             self.text += data
 
 
-def test_there_is_an_example_of_every_class() -> None:
+def test_there_is_an_example_of_every_class():
     assert set(OBJECTS) == set(shown.BUILDERS)
 
 
-def test_every_class_that_shows_itself_has_a_builder() -> None:
+def test_every_class_that_shows_itself_has_a_builder():
     """And every builder is there, and belongs to a class that shows itself."""
     for name in sc.__all__:
         getattr(sc, name)  # imported when it is first asked for
@@ -173,7 +173,7 @@ def test_every_class_that_shows_itself_has_a_builder() -> None:
 
 
 @pytest.mark.parametrize("name", OBJECTS)
-def test_text_fits_80_columns_and_obeys_no_code(name: str) -> None:
+def test_text_fits_80_columns_and_obeys_no_code(name):
     made = OBJECTS[name]()
     text = str(made)
     assert text == made.summary()
@@ -185,7 +185,7 @@ def test_text_fits_80_columns_and_obeys_no_code(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OBJECTS)
-def test_html_is_well_formed_and_holds_no_script_and_no_request(name: str) -> None:
+def test_html_is_well_formed_and_holds_no_script_and_no_request(name):
     text = OBJECTS[name]()._repr_html_()
     found = Elements(text)
     assert found.open == []
@@ -200,7 +200,7 @@ def test_html_is_well_formed_and_holds_no_script_and_no_request(name: str) -> No
 
 
 @pytest.mark.parametrize("name", OBJECTS)
-def test_repr_is_one_short_line(name: str) -> None:
+def test_repr_is_one_short_line(name):
     text = repr(OBJECTS[name]())
     kind = {"Problem": "MDP"}.get(name, name)
     assert text.startswith(f"{kind}(")
@@ -209,7 +209,7 @@ def test_repr_is_one_short_line(name: str) -> None:
     assert text.isprintable()
 
 
-def test_an_estimate_names_what_a_reader_needs() -> None:
+def test_an_estimate_names_what_a_reader_needs():
     plain = sc.plan(sc.make("chain:n=5", discount=0.2, temperature=10))
     assert repr(plain) == (
         "Estimate(value=8.66493, interval=(8.66493, 8.66493), action=1, label='right', "
@@ -224,7 +224,7 @@ def test_an_estimate_names_what_a_reader_needs() -> None:
     assert "&lt;script&gt;" in html
 
 
-def test_style_rules_stay_inside_their_piece() -> None:
+def test_style_rules_stay_inside_their_piece():
     """Several pieces stand in one notebook, and change nothing around them."""
     rules = re.sub(r"\{[^}]*\}", "|", page.STYLE).replace("\n", " ").split("|")
     selectors = [s.strip() for rule in rules for s in rule.split(",") if s.strip()]
@@ -236,9 +236,7 @@ def test_style_rules_stay_inside_their_piece() -> None:
     assert used <= set(re.findall(r"\.([a-z-]+)", page.STYLE))
 
 
-def test_a_wide_terminal_is_used_and_a_string_is_not_wider(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_wide_terminal_is_used_and_a_string_is_not_wider(monkeypatch):
     assert shown.columns() == 80
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "100")
@@ -249,7 +247,7 @@ def test_a_wide_terminal_is_used_and_a_string_is_not_wider(
     assert str(OBJECTS["Estimate"]()).replace("\n", "").isprintable()
 
 
-def test_importing_loads_no_renderer_and_printing_no_compiler() -> None:
+def test_importing_loads_no_renderer_and_printing_no_compiler():
     code = (
         "import sys, smoothcruiser as sc\n"
         "p = sc.make('chain:n=5', discount=0.2, temperature=10)\n"
@@ -266,9 +264,7 @@ def test_importing_loads_no_renderer_and_printing_no_compiler() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_an_object_of_a_users_own_costs_one_builder(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_object_of_a_users_own_costs_one_builder(monkeypatch):
     class Mine(shown.Shown):
         sentence = "thirteen calls"
 
@@ -280,7 +276,7 @@ def test_an_object_of_a_users_own_costs_one_builder(
     assert "<p>thirteen calls</p>" in Mine()._repr_html_()
 
 
-def test_brief_lines_hold_any_value() -> None:
+def test_brief_lines_hold_any_value():
     @dataclass
     class Loud:
         def __repr__(self) -> str:
@@ -303,7 +299,7 @@ def lines(grid: Grid, width: int) -> list[str]:
     return [line.plain for line in table_lines(grid, width)]
 
 
-def test_a_table_gives_way_without_losing_anything_first() -> None:
+def test_a_table_gives_way_without_losing_anything_first():
     """By hand: 2 + 5 + 2 + 13 columns fit 22; with 21 the heading is broken."""
     columns = (Column("name"), Column("action regret", right=True))
     grid = Grid(columns, (("uct", "1.5"), ("ments", "12")), best=1)
@@ -318,7 +314,7 @@ def test_a_table_gives_way_without_losing_anything_first() -> None:
     assert str(table_lines(grid, 22)[2].style) == "bold"
 
 
-def test_names_are_cut_or_stand_below_or_are_wrapped() -> None:
+def test_names_are_cut_or_stand_below_or_are_wrapped():
     rows = (("a" * 20, "1"), ("日本語" * 4, "2"))
     cut = Grid((Column("name", fit="cut"), Column("n", right=True)), rows)
     shown_rows = lines(cut, 15)
@@ -334,7 +330,7 @@ def test_names_are_cut_or_stand_below_or_are_wrapped() -> None:
     ]
 
 
-def test_a_table_that_no_columns_fit_stands_row_by_row() -> None:
+def test_a_table_that_no_columns_fit_stands_row_by_row():
     """By hand: 2 + 2 + 5 + 2 + 12 columns do not fit 20; headings are 5 wide."""
     columns = (Column("a"), Column("value", right=True), Column(""))
     rows = (("x", "1.5", "recommended!"), ("y", "22222", ""))
@@ -354,14 +350,14 @@ def test_a_table_that_no_columns_fit_stands_row_by_row() -> None:
     assert lines(blank, 40)[1] == "  x"
 
 
-def test_lines_of_a_tree_are_cut_in_a_string() -> None:
+def test_lines_of_a_tree_are_cut_in_a_string():
     text = text_of(Page((), (Verbatim(("└ " + "x" * 200,)),)), 80)
     assert text == f"└ {'x' * 77}…"
 
 
-def test_runs_fit_80_columns_with_long_names() -> None:
+def test_runs_fit_80_columns_with_long_names():
     class Run:
-        def __init__(self, name: str) -> None:
+        def __init__(self, name: str):
             self.name = name
 
         def to_dict(self) -> dict[str, Any]:
@@ -377,7 +373,7 @@ def test_runs_fit_80_columns_with_long_names() -> None:
     assert re.search(r"^ +1 +sparse-sampling .* unfinished$", text, re.MULTILINE)
 
 
-def test_many_actions_are_counted_not_listed() -> None:
+def test_many_actions_are_counted_not_listed():
     count = 500
     values = tuple(float(a % 7) for a in range(count))
     policy = tuple(2.0 * a / count / (count - 1) for a in range(count))
@@ -396,7 +392,7 @@ def test_many_actions_are_counted_not_listed() -> None:
     assert re.search(r"^ +499 .* recommended$", str(equal), re.MULTILINE)
 
 
-def test_ticks_are_round_numbers_inside_the_axis() -> None:
+def test_ticks_are_round_numbers_inside_the_axis():
     assert [label for _, label in picture._ticks(0.0, 1.0)] == [
         "0.0",
         "0.2",
@@ -412,7 +408,7 @@ def test_ticks_are_round_numbers_inside_the_axis() -> None:
         assert 3 <= len(picture._ticks(0.033, 0.033 + width)) <= 8
 
 
-def test_a_comparison_is_a_sequence_of_its_runs() -> None:
+def test_a_comparison_is_a_sequence_of_its_runs():
     made = compare(known(), budgets=[300], methods=["uct"], seeds=(0, 1))
     assert [run.seed for run in made] == [0, 1]
     assert made[0] is made.runs[0]
@@ -425,7 +421,7 @@ def test_a_comparison_is_a_sequence_of_its_runs() -> None:
     assert stopped.to_dict()["not_run"][0]["method"] == "ments"
 
 
-def test_a_memory_shows_its_queries_in_their_order() -> None:
+def test_a_memory_shows_its_queries_in_their_order():
     made = sc.Certified(world("ring"), delta=0.1)
     assert "No query so far" in str(made)
     first = made.query(2, epsilon=0.3)
@@ -440,7 +436,7 @@ def test_a_memory_shows_its_queries_in_their_order() -> None:
     assert f"{made.num_calls:,} oracle calls" in str(made)
 
 
-def test_many_answers_show_the_usual_error_of_those_that_have_one() -> None:
+def test_many_answers_show_the_usual_error_of_those_that_have_one():
     with_error = an_estimate(standard_error=0.0314)
     for made in (
         sc.Estimates((with_error, an_estimate()), 0.1, 9, 0.1, "auto"),
@@ -454,7 +450,7 @@ def test_many_answers_show_the_usual_error_of_those_that_have_one() -> None:
     assert "usual error" not in str(bare)
 
 
-def test_a_memory_shows_the_usual_error_of_its_queries() -> None:
+def test_a_memory_shows_the_usual_error_of_its_queries():
     made = sc.Certified(world("ring"), delta=0.1)
     answer = made.query(2, budget=300)
     assert answer.standard_error
@@ -464,7 +460,7 @@ def test_a_memory_shows_the_usual_error_of_its_queries() -> None:
     assert "a usual error is not promised" in " ".join(str(made).split())
 
 
-def test_a_comparison_shows_the_usual_error_of_those_that_have_one() -> None:
+def test_a_comparison_shows_the_usual_error_of_those_that_have_one():
     made = a_comparison()
     assert "usual error" not in str(made)
     runs = tuple(replace(run, standard_error=0.25) for run in made.runs)
@@ -475,7 +471,7 @@ def test_a_comparison_shows_the_usual_error_of_those_that_have_one() -> None:
     assert made.to_dict()["means"][0]["standard_error"] is None
 
 
-def test_an_answer_that_was_not_sampled_says_so_and_claims_no_accuracy() -> None:
+def test_an_answer_that_was_not_sampled_says_so_and_claims_no_accuracy():
     problem = world("ring")
     made = unsampled_estimate(problem, 0, "uct", "The limit was reached")
     text = " ".join(str(made).split())
@@ -485,7 +481,7 @@ def test_an_answer_that_was_not_sampled_says_so_and_claims_no_accuracy() -> None
     assert "the value only its middle, no estimate" in text
 
 
-def test_a_tree_shows_the_line_that_it_expects() -> None:
+def test_a_tree_shows_the_line_that_it_expects():
     tree = sc.Tree(known(), method="uct").grow(simulations=300)
     from smoothcruiser.display.result_pages import principal_line
 
@@ -501,7 +497,7 @@ def test_a_tree_shows_the_line_that_it_expects() -> None:
     assert "grow it first" in empty._repr_html_()
 
 
-def test_a_solution_counts_what_it_leaves_out() -> None:
+def test_a_solution_counts_what_it_leaves_out():
     text = str(sc.solve(known()))
     assert "… 10 more states" in text
     plain = replace(sc.solve(known()), problem="shop")
@@ -511,7 +507,7 @@ def test_a_solution_counts_what_it_leaves_out() -> None:
 # --- files --------------------------------------------------------------------
 
 
-def test_report_writes_any_object_and_refuses_the_rest(tmp_path: Any) -> None:
+def test_report_writes_any_object_and_refuses_the_rest(tmp_path):
     path = sc.report(answer(), tmp_path / "a.html", problem=world(), exact=answer())
     text = path.read_text("utf-8")
     assert "ring: the exact value" in text
@@ -527,7 +523,7 @@ def test_report_writes_any_object_and_refuses_the_rest(tmp_path: Any) -> None:
         sc.report(answer(), tmp_path / "no" / "x.html")
 
 
-def test_view_returns_or_writes_a_tree(tmp_path: Any) -> None:
+def test_view_returns_or_writes_a_tree(tmp_path):
     tree = OBJECTS["Tree"]()
     text = sc.view(tree)
     assert text.startswith("<!doctype html>")
@@ -538,7 +534,7 @@ def test_view_returns_or_writes_a_tree(tmp_path: Any) -> None:
         sc.view(answer())  # type: ignore[arg-type]
 
 
-def test_small_numbers_are_not_printed_as_zero_and_infinite_ones_are_printed() -> None:
+def test_small_numbers_are_not_printed_as_zero_and_infinite_ones_are_printed():
     small = an_estimate(value=2e-9, interval=(1.9e-9, 2.1e-9), q_values=(2e-9,) * 4)
     assert "0.00000000190, 0.00000000210" in str(small)
     for interval in ((0.5, math.inf), (-math.inf, math.inf), (math.nan, math.nan)):
@@ -548,7 +544,7 @@ def test_small_numbers_are_not_printed_as_zero_and_infinite_ones_are_printed() -
     assert "nan" in str(an_estimate(value=math.nan, interval=None))
 
 
-def test_half_widths_are_rounded_up() -> None:
+def test_half_widths_are_rounded_up():
     """The last bits are of a subtraction: 0.1 stays 0.1."""
     assert distance(0.2341, 2) == "0.24"
     assert distance(2.371 - 2.271, 3) == "0.100"
@@ -567,7 +563,7 @@ def test_half_widths_are_rounded_up() -> None:
     ("value", "told"),
     [(1.7e308, "1.7e+308"), (5e-324, "4.941e-324"), (-3e15, "-3e+15")],
 )
-def test_numbers_of_any_size_fit(value: float, told: str) -> None:
+def test_numbers_of_any_size_fit(value, told):
     ends = sorted((0.0, value))
     odd = an_estimate(
         value=value,
@@ -582,7 +578,7 @@ def test_numbers_of_any_size_fit(value: float, told: str) -> None:
     assert max(map(len, str(many).split("\n"))) <= 80
 
 
-def test_a_policy_that_is_not_known_has_no_bar() -> None:
+def test_a_policy_that_is_not_known_has_no_bar():
     text = str(an_estimate(policy=(math.nan,) * 4))
     assert "buy" in text
     assert "█" not in text
@@ -601,8 +597,8 @@ class Mute:
         return isinstance(other, Mute)
 
 
-def test_a_state_without_a_text_is_planned_and_shown() -> None:
-    def step(state: Any, action: int, rng: Any) -> tuple[float, Any]:
+def test_a_state_without_a_text_is_planned_and_shown():
+    def step(state, action: int, rng) -> tuple[float, Any]:
         return rng.random(), state
 
     mdp = sc.MDP(

@@ -45,7 +45,7 @@ def test_what_a_terminal_would_obey_is_written_out():
 
 
 @pytest.mark.parametrize("coloured", [False, True])
-def test_a_console_escapes_strings_cells_and_styled_text(coloured: bool):
+def test_a_console_escapes_strings_cells_and_styled_text(coloured):
     out = SafeConsole()
     out.file = StringIO()
     table = Table()
@@ -81,9 +81,7 @@ class StoredRun:
 
 
 @pytest.mark.compiles
-def test_names_notes_states_paths_and_errors_are_escaped(
-    capsys: pytest.CaptureFixture[str],
-):
+def test_names_notes_states_paths_and_errors_are_escaped(capsys):
     problem = sc.make("chain:n=3", discount=0.5, temperature=1.0)
     hostile = replace(problem, name=HOSTILE)
     answer = sc.plan(problem, method="exact")
@@ -102,7 +100,7 @@ def test_names_notes_states_paths_and_errors_are_escaped(
 class Parsed(HTMLParser):
     """The elements of a page, and its policy."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str):
         super().__init__()
         self.tags: list[str] = []
         self.attributes: list[str] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +23,7 @@ FACTS = Facts(2, 2, 0.5, sc.Entropy(1.0), (0.0, 1.0))
 
 
 @pytest.fixture(autouse=True)
-def closed_figures() -> Iterator[None]:
+def closed_figures():
     matplotlib.use("Agg")
     yield
     from matplotlib import pyplot
@@ -32,12 +31,12 @@ def closed_figures() -> Iterator[None]:
     pyplot.close("all")
 
 
-def dots(ax: Any) -> dict[str, Any]:
+def dots(ax) -> dict[str, Any]:
     """The artists that name their action."""
     return {x.get_gid(): x for x in ax.lines if x.get_gid()}
 
 
-def lines(ax: Any) -> dict[str, Any]:
+def lines(ax) -> dict[str, Any]:
     """The curves that are named in a legend."""
     return {x.get_label(): x for x in ax.lines if not x.get_label().startswith("_")}
 
@@ -45,7 +44,7 @@ def lines(ax: Any) -> dict[str, Any]:
 # --- estimates ----------------------------------------------------------------
 
 
-def test_an_estimate_has_its_values_and_intervals() -> None:
+def test_an_estimate_has_its_values_and_intervals():
     ax = an_estimate().plot()
     found = dots(ax)
     assert set(found) == {"action 0", "action 1", "action 3"}  # 2 is illegal
@@ -63,7 +62,7 @@ def test_an_estimate_has_its_values_and_intervals() -> None:
     )
 
 
-def test_the_best_action_is_marked_and_the_excluded_ones_are_grey() -> None:
+def test_the_best_action_is_marked_and_the_excluded_ones_are_grey():
     found = dots(an_estimate().plot())
     assert found["action 1"].get_marker() == "D"
     assert {found[f"action {a}"].get_marker() for a in (0, 3)} == {"o"}
@@ -71,7 +70,7 @@ def test_the_best_action_is_marked_and_the_excluded_ones_are_grey() -> None:
     assert len(set(colours)) == 3
 
 
-def test_the_policy_is_on_an_axis_above() -> None:
+def test_the_policy_is_on_an_axis_above():
     ax = an_estimate().plot()
     (above,) = [x for x in ax.figure.axes if x is not ax]
     assert [bar.get_width() for bar in above.patches] == [0.1, 0.6, 0.0, 0.3]
@@ -79,7 +78,7 @@ def test_the_policy_is_on_an_axis_above() -> None:
     assert above.get_ylim() == ax.get_ylim()
 
 
-def test_the_interval_of_the_value_is_behind() -> None:
+def test_the_interval_of_the_value_is_behind():
     ax = an_estimate().plot()
     (band,) = ax.patches
     corners = band.get_extents().transformed(ax.transData.inverted())
@@ -88,8 +87,8 @@ def test_the_interval_of_the_value_is_behind() -> None:
     assert list(value.get_xdata()) == [2.8, 2.8]
 
 
-def test_the_usual_error_of_the_value_is_a_thin_bar() -> None:
-    def bars(ax: Any) -> list[Any]:
+def test_the_usual_error_of_the_value_is_a_thin_bar():
+    def bars(ax) -> list[Any]:
         return [x.get_segments() for x in ax.collections]
 
     assert bars(an_estimate().plot()) == []
@@ -103,7 +102,7 @@ def test_the_usual_error_of_the_value_is_a_thin_bar() -> None:
         assert "interval of V, the promise" in named
 
 
-def test_ends_at_infinity_are_arrows_inside_the_picture() -> None:
+def test_ends_at_infinity_are_arrows_inside_the_picture():
     sure = an_estimate().certificate
     assert sure is not None
     boxes = ((-math.inf, 1.0), *sure.q_intervals[1:])
@@ -116,7 +115,7 @@ def test_ends_at_infinity_are_arrows_inside_the_picture() -> None:
     assert all(map(math.isfinite, ax.get_xlim()))
 
 
-def test_what_has_no_actions_or_promise_is_drawn_too() -> None:
+def test_what_has_no_actions_or_promise_is_drawn_too():
     ax = an_estimate(q_values=(), policy=(), action=None).plot()
     assert dots(ax) == {}
     ax = an_estimate(certificate=None, interval=None).plot()
@@ -126,7 +125,7 @@ def test_what_has_no_actions_or_promise_is_drawn_too() -> None:
     assert dots(ended.plot()) == {}
 
 
-def test_of_very_many_actions_the_likeliest_are_drawn() -> None:
+def test_of_very_many_actions_the_likeliest_are_drawn():
     count = 500
     policy = tuple(2.0 * a / count / (count - 1) for a in range(count))
     values = tuple(float(a % 7) for a in range(count))
@@ -139,7 +138,7 @@ def test_of_very_many_actions_the_likeliest_are_drawn() -> None:
     assert ax.get_ylabel() == "action; 460 more are illegal or less likely"
 
 
-def test_it_is_drawn_on_the_axes_that_are_given() -> None:
+def test_it_is_drawn_on_the_axes_that_are_given():
     from matplotlib.figure import Figure
 
     ax = Figure().subplots()
@@ -147,14 +146,12 @@ def test_it_is_drawn_on_the_axes_that_are_given() -> None:
     assert compile_schedule(FACTS, epsilon=0.4, delta=0.1).plot(ax=ax) is ax
 
 
-def test_names_of_the_user_are_no_formulas() -> None:
+def test_names_of_the_user_are_no_formulas():
     ax = an_estimate(problem="$x^", labels=("$", "$_", "b", "c")).plot()
     ax.figure.canvas.draw()
 
 
-def test_without_matplotlib_the_remedy_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_matplotlib_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(
         sc.MissingExtra, match=r"pip install 'smoothcruiser\[report\]'"
@@ -165,7 +162,7 @@ def test_without_matplotlib_the_remedy_is_named(
 # --- schedules ----------------------------------------------------------------
 
 
-def test_the_bars_of_a_schedule_are_the_shares_of_its_price() -> None:
+def test_the_bars_of_a_schedule_are_the_shares_of_its_price():
     schedule = compile_schedule(FACTS, epsilon=0.3, delta=0.1)
     ax = schedule.plot()
     own = own_calls(schedule.levels, schedule.root, 2)
@@ -177,7 +174,7 @@ def test_the_bars_of_a_schedule_are_the_shares_of_its_price() -> None:
     assert [t.get_text() for t in ax.texts][-1] == f"{calls[-1]:,}"
 
 
-def test_many_levels_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_levels_are_added_up(monkeypatch):
     schedule = compile_schedule(FACTS, epsilon=0.1, delta=0.1)
     all_bars = [bar.get_width() for bar in schedule.plot().patches]
     assert len(all_bars) > 4
@@ -193,7 +190,7 @@ def test_many_levels_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("make", [compile_schedule, paper_schedule])
-def test_prices_against_epsilon_are_those_of_other_schedules(make: Any) -> None:
+def test_prices_against_epsilon_are_those_of_other_schedules(make):
     schedule = make(FACTS, epsilon=0.4, delta=0.1)
     ax = schedule.plot(against="epsilon")
     curve = lines(ax)[schedule.method].get_xydata()
@@ -207,7 +204,7 @@ def test_prices_against_epsilon_are_those_of_other_schedules(make: Any) -> None:
     assert mark.get_xydata().tolist() == [[0.4, math.log10(schedule.num_calls)]]
 
 
-def test_what_cannot_be_drawn_says_why() -> None:
+def test_what_cannot_be_drawn_says_why():
     schedule = compile_schedule(FACTS, epsilon=0.4, delta=0.1)
     with pytest.raises(sc.InvalidInput, match="against is 'level' or 'epsilon'"):
         schedule.plot(against="delta")  # type: ignore[arg-type]
@@ -218,7 +215,7 @@ def test_what_cannot_be_drawn_says_why() -> None:
 # --- comparisons --------------------------------------------------------------
 
 
-def test_a_comparison_has_a_curve_of_means_per_planner() -> None:
+def test_a_comparison_has_a_curve_of_means_per_planner():
     ax = a_comparison().plot()
     found = lines(ax)
     assert set(found) == {"certified", "uct"}  # the one that refused has no point
@@ -232,7 +229,7 @@ def test_a_comparison_has_a_curve_of_means_per_planner() -> None:
     assert ax.get_yscale() == "log"
 
 
-def test_a_comparison_without_a_truth_shows_values() -> None:
+def test_a_comparison_without_a_truth_shows_values():
     known = a_comparison()
     ax = replace(known, truth=None).plot()
     assert ax.get_ylabel().startswith("value")
@@ -244,14 +241,14 @@ def test_a_comparison_without_a_truth_shows_values() -> None:
 # --- solutions ----------------------------------------------------------------
 
 
-def a_grid(**more: Any) -> Solution:
+def a_grid(**more) -> Solution:
     values = np.arange(6.0)
     policy = np.zeros((6, 2))
     policy[np.arange(5), [0, 1, 0, 1, 0]] = 1.0
     return Solution(values, policy, policy, 0.0, "by hand", 1, 0.0, **more)
 
 
-def test_a_grid_has_each_value_at_its_place() -> None:
+def test_a_grid_has_each_value_at_its_place():
     for solution, shape in ((a_grid(grid=(2, 3)), None), (a_grid(), (2, 3))):
         ax = solution.plot(shape=shape)
         (picture,) = ax.images
@@ -261,7 +258,7 @@ def test_a_grid_has_each_value_at_its_place() -> None:
         assert texts[(2, 1)] == "5"  # terminal: no action
 
 
-def test_states_that_are_pairs_are_a_grid() -> None:
+def test_states_that_are_pairs_are_a_grid():
     places = ((5, 1), (5, 2), (6, 1), (6, 2), (7, 1), (7, 3))
     ax = a_grid(states=places).plot()
     shown = ax.images[0].get_array()
@@ -272,7 +269,7 @@ def test_states_that_are_pairs_are_a_grid() -> None:
     assert not scattered.images
 
 
-def test_other_solutions_are_drawn_by_state() -> None:
+def test_other_solutions_are_drawn_by_state():
     values = np.array([1.0, np.inf, -2.0, np.nan, 0.5, 0.0])
     ax = replace(a_grid(), values=values).plot()
     (curve,) = ax.lines
@@ -281,13 +278,13 @@ def test_other_solutions_are_drawn_by_state() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (0, 2), "x", (1, 2, 3)])
-def test_a_shape_that_does_not_fit_is_refused(shape: Any) -> None:
+def test_a_shape_that_does_not_fit_is_refused(shape):
     with pytest.raises(sc.InvalidInput, match=r"shape is \(rows, columns\)"):
         a_grid().plot(shape=shape)
 
 
 @pytest.mark.compiles
-def test_the_grids_of_the_zoo() -> None:
+def test_the_grids_of_the_zoo():
     world = sc.make("gridworld:n=4", discount=0.5, temperature=1.0)
     solution = sc.solve(world)
     shown = solution.plot().images[0].get_array()
@@ -299,7 +296,7 @@ def test_the_grids_of_the_zoo() -> None:
     assert sc.solve(sc.make("chain:n=9", discount=0.5, temperature=1.0)).grid is None
 
 
-def test_a_dollar_sign_in_a_name_is_no_formula() -> None:
+def test_a_dollar_sign_in_a_name_is_no_formula():
     labels = ("$x^2_{$", "buy", "sell", "ask")
     an_estimate(labels=labels).plot().figure.canvas.draw()
     values = np.zeros((1, 1))

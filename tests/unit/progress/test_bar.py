@@ -14,7 +14,7 @@ from smoothcruiser.progress.bar import Bar, describe
 
 
 @pytest.mark.compiles
-def test_progress_shows_what_is_certified_so_far() -> None:
+def test_progress_shows_what_is_certified_so_far():
     """Reports carry an interval, and the bar's line names it."""
 
     problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
@@ -44,9 +44,7 @@ class Full(io.StringIO):
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_a_log_that_takes_nothing_does_not_end_the_run(
-    closed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_takes_nothing_does_not_end_the_run(closed, monkeypatch):
     stream = io.StringIO() if closed else Full()
     monkeypatch.setattr(sys, "stderr", stream)
     if closed:
@@ -56,7 +54,7 @@ def test_a_log_that_takes_nothing_does_not_end_the_run(
     assert bar.last is not None
 
 
-def test_a_line_of_numbers_holds_what_it_says() -> None:
+def test_a_line_of_numbers_holds_what_it_says():
     """Half-widths are rounded up."""
     one = Progress(calls=5, seconds=1.0, price=10, interval=(0.0, 0.4682))
     assert "value 0.2341 ± 0.24" in describe(one)

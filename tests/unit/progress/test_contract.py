@@ -32,11 +32,11 @@ from smoothcruiser.tree.tree import Tree
 pytestmark = pytest.mark.compiles
 
 
-def ring(state: int, action: int, rng: Any) -> tuple[float, int]:
+def ring(state: int, action: int, rng) -> tuple[float, int]:
     return rng.random() * 0.5 + 0.1 * action, int(rng.integers(5))
 
 
-def simulator(**how: Any) -> sc.Problem:
+def simulator(**how) -> sc.Problem:
     about = {"num_actions": 2, "discount": 0.5, "operator": sc.Entropy(0.5)}
     return sc.MDP(ring, initial_state=0, **about, **how)
 
@@ -74,7 +74,7 @@ def phases(reports: list[Progress]) -> list[str]:
 
 
 def is_same(one: sc.Estimate, two: sc.Estimate) -> bool:
-    def bits(x: sc.Estimate) -> Any:
+    def bits(x: sc.Estimate):
         counts = x.num_calls, x.calls_spent, x.price
         return x.value, x.interval, x.q_values, x.policy, x.notes, counts
 
@@ -82,7 +82,7 @@ def is_same(one: sc.Estimate, two: sc.Estimate) -> bool:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_plan_reports_its_phases_and_its_counts(name: str) -> None:
+def test_a_plan_reports_its_phases_and_its_counts(name):
     """Phases in order, calls that never fall, the answer last; and the same bits."""
     asked, expected = PLANS[name]
     seen: list[Progress] = []
@@ -101,7 +101,7 @@ def test_a_plan_reports_its_phases_and_its_counts(name: str) -> None:
     assert is_same(found, sc.plan(simulator(), **asked))
 
 
-def test_a_schedule_that_is_run_reports_as_a_plan_does() -> None:
+def test_a_schedule_that_is_run_reports_as_a_plan_does():
     seen: list[Progress] = []
     schedule = sc.explain(simulator(), **PROMISE)
     found = sc.run(simulator(), schedule, progress=seen.append)
@@ -110,13 +110,13 @@ def test_a_schedule_that_is_run_reports_as_a_plan_does() -> None:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_false_in_any_phase_ends_a_plan_with_an_interval_that_holds(name: str) -> None:
+def test_false_in_any_phase_ends_a_plan_with_an_interval_that_holds(name):
     """No report but the last one follows it."""
     asked, expected = PLANS[name]
     for phase in expected[:-1]:
         seen: list[Progress] = []
 
-        def stop(news: Progress, seen: Any = seen, phase: str = phase) -> bool:
+        def stop(news: Progress, seen=seen, phase: str = phase) -> bool:
             seen.append(news)
             return news.phase != phase
 
@@ -131,7 +131,7 @@ def test_false_in_any_phase_ends_a_plan_with_an_interval_that_holds(name: str) -
 
 
 @pytest.mark.parametrize("problem", [KNOWN, simulator(outcomes=listed)])
-def test_exact_plans_report_and_stop(problem: sc.Problem) -> None:
+def test_exact_plans_report_and_stop(problem):
     seen: list[Progress] = []
     whole = sc.plan(problem, method="exact", progress=seen.append)
     exploring = ["exploring"] if problem.tables is None else []
@@ -145,7 +145,7 @@ def test_exact_plans_report_and_stop(problem: sc.Problem) -> None:
         assert part.epsilon > whole.epsilon
 
 
-def test_a_solver_reports_its_sweeps_and_may_be_stopped() -> None:
+def test_a_solver_reports_its_sweeps_and_may_be_stopped():
     slow = sc.make("chain:n=60", discount=0.9999, operator="max")
     seen: list[Progress] = []
 
@@ -166,7 +166,7 @@ def test_a_solver_reports_its_sweeps_and_may_be_stopped() -> None:
         sc.solve(simulator(outcomes=listed), progress=lambda news: False)
 
 
-def test_many_states_count_together() -> None:
+def test_many_states_count_together():
     seen: list[Progress] = []
     how = {"method": "smoothcruiser", **PROMISE}
     found = sc.plan_many(simulator(), [0, 1, 2], progress=seen.append, **how)
@@ -184,7 +184,7 @@ def test_many_states_count_together() -> None:
     assert all(x.interval[0] <= VALUE <= x.interval[1] for x in stopped)
 
 
-def test_an_evaluation_reports_and_stops_in_any_phase() -> None:
+def test_an_evaluation_reports_and_stops_in_any_phase():
     seen: list[Progress] = []
     how = {"budget": 5_000, "delta": 0.1}
     policy = [0.5, 0.5]
@@ -200,7 +200,7 @@ def test_an_evaluation_reports_and_stops_in_any_phase() -> None:
         assert part.interval[0] <= found.value <= part.interval[1]
 
 
-def test_a_memory_and_a_tree_report_as_plans_do() -> None:
+def test_a_memory_and_a_tree_report_as_plans_do():
     seen: list[Progress] = []
     memory = Certified(simulator(), delta=0.1)
     answer = memory.query(epsilon=0.3, progress=seen.append)
@@ -220,7 +220,7 @@ def test_a_memory_and_a_tree_report_as_plans_do() -> None:
     assert (seen[-1].calls, seen[-1].nodes) == (3_000, tree.num_nodes)
 
 
-def test_agents_and_episodes_report() -> None:
+def test_agents_and_episodes_report():
     seen: list[Progress] = []
     agent = sc.Agent(simulator(), "uct", budget=300, progress=seen.append)
     agent.act(0)
@@ -240,7 +240,7 @@ def test_agents_and_episodes_report() -> None:
         sc.play(again, episodes=3, steps=2, progress=lambda news: False)
 
 
-def test_a_comparison_reports_runs_and_what_happens_in_them() -> None:
+def test_a_comparison_reports_runs_and_what_happens_in_them():
     seen: list[Progress] = []
     how = {"budgets": [200, 400], "methods": ["certified", "uct"]}
     rows = compare(simulator(), progress=seen.append, **how)
@@ -255,7 +255,7 @@ def test_a_comparison_reports_runs_and_what_happens_in_them() -> None:
     assert [row.method for row in part] == ["certified", "certified"]
 
 
-def test_a_comparison_tells_of_the_exact_solution_before_its_runs() -> None:
+def test_a_comparison_tells_of_the_exact_solution_before_its_runs():
     """It may take long. Stopped, it is no truth: there are no runs then."""
     seen: list[Progress] = []
     how = {"budgets": [200], "methods": ["uct"]}
@@ -275,7 +275,7 @@ def test_a_comparison_tells_of_the_exact_solution_before_its_runs() -> None:
 
 
 @pytest.mark.parametrize("name", ["smoothcruiser", "certified", "auto", "uct"])
-def test_numpys_false_stops_too_and_other_answers_do_not(name: str) -> None:
+def test_numpys_false_stops_too_and_other_answers_do_not(name):
     """A comparison of NumPy's numbers is no ``False`` itself."""
     asked = PLANS[name][0]
     whole = sc.plan(simulator(), **asked)
@@ -288,7 +288,7 @@ def test_numpys_false_stops_too_and_other_answers_do_not(name: str) -> None:
     assert many.num_calls == 0
 
 
-def test_reproducing_ends_with_the_last_report(tmp_path: Any) -> None:
+def test_reproducing_ends_with_the_last_report(tmp_path):
     seen: list[Progress] = []
     little = replace(QUICK, points=2, sharp_every=2)
     reproduce_into(tmp_path, "figure1", little, progress=seen.append)
@@ -302,8 +302,8 @@ class Broken(Exception):
 
 @pytest.mark.parametrize("phase", ["preparing", "compiling", "sampling"])
 @pytest.mark.parametrize("name", ["smoothcruiser", "certified", "uct"])
-def test_errors_of_a_callback_arrive_as_they_are(name: str, phase: str) -> None:
-    def fails(news: Progress) -> None:
+def test_errors_of_a_callback_arrive_as_they_are(name, phase):
+    def fails(news: Progress):
         if news.phase == phase:
             raise Broken
 
@@ -313,12 +313,12 @@ def test_errors_of_a_callback_arrive_as_they_are(name: str, phase: str) -> None:
         compare(simulator(), progress=fail, methods=["uct"], budgets=[10])
 
 
-def fail(news: Progress) -> None:
+def fail(news: Progress):
     raise Broken
 
 
-def test_an_error_of_a_callback_ends_worker_processes() -> None:
-    def fails(news: Progress) -> None:
+def test_an_error_of_a_callback_ends_worker_processes():
+    def fails(news: Progress):
         if news.calls:
             raise Broken
 
@@ -331,21 +331,21 @@ def test_an_error_of_a_callback_ends_worker_processes() -> None:
 
 
 @pytest.mark.parametrize("wrong", [1, 0, "bar", object()])
-def test_what_is_no_progress_is_refused(wrong: Any) -> None:
+def test_what_is_no_progress_is_refused(wrong):
     with pytest.raises(sc.InvalidInput, match=r"^progress must be True \(a bar\)"):
         sc.plan(KNOWN, progress=wrong)
     with pytest.raises(sc.InvalidInput, match="progress must be True"):
         sc.solve(KNOWN, progress=wrong)
 
 
-def test_a_progress_object_may_have_any_attributes() -> None:
+def test_a_progress_object_may_have_any_attributes():
     """Only ``follow`` is shown the tree; ``watch`` of a user's object is its own."""
 
     class Meter:
         watch = 3.5  # a stopwatch, say
         reports = 0
 
-        def __call__(self, news: Progress) -> None:
+        def __call__(self, news: Progress):
             self.reports += 1
 
     meter = Meter()
@@ -353,12 +353,12 @@ def test_a_progress_object_may_have_any_attributes() -> None:
     assert meter.reports > 0
 
 
-def test_silence() -> None:
+def test_silence():
     assert progress_callback(None) is progress_callback(False) is None
     assert sc.plan(KNOWN, progress=False).value == sc.plan(KNOWN).value
 
 
-def test_a_bar_writes_lines_to_standard_error_alone() -> None:
+def test_a_bar_writes_lines_to_standard_error_alone():
     program = (
         "import smoothcruiser as sc; p = sc.make('chain:n=5', discount=0.5, "
         "temperature=1.0); print(sc.plan(p, epsilon='5%', delta=0.1, "
@@ -376,7 +376,7 @@ def test_a_bar_writes_lines_to_standard_error_alone() -> None:
     assert "\x1b" not in ran.stderr
 
 
-def test_a_bar_within_a_bar_is_silent_and_bars_travel(capsys: Any) -> None:
+def test_a_bar_within_a_bar_is_silent_and_bars_travel(capsys):
     with Bar(), Bar() as inner:
         inner(Progress(phase="solving", calls=0, seconds=0.0))
     assert capsys.readouterr().err == ""
@@ -384,7 +384,7 @@ def test_a_bar_within_a_bar_is_silent_and_bars_travel(capsys: Any) -> None:
     assert isinstance(pickle.loads(pickle.dumps(agent)).query.progress, Bar)
 
 
-def test_the_log_says_what_was_chosen_and_when_phases_began(caplog: Any) -> None:
+def test_the_log_says_what_was_chosen_and_when_phases_began(caplog):
     with caplog.at_level(logging.DEBUG, logger="smoothcruiser"):
         sc.plan(simulator(), **PROMISE)
     chosen = [r for r in caplog.records if r.levelno == logging.INFO]
@@ -399,7 +399,7 @@ def test_the_log_says_what_was_chosen_and_when_phases_began(caplog: Any) -> None
     assert "NullHandler" in ran.stdout
 
 
-def test_stores_are_logged(caplog: Any, tmp_path: Any) -> None:
+def test_stores_are_logged(caplog, tmp_path):
     store = tmp_path / "runs.db"
     asked = {"method": "smoothcruiser", **PROMISE, "store": store}
     with caplog.at_level(logging.INFO, logger="smoothcruiser"):
@@ -413,7 +413,7 @@ def test_stores_are_logged(caplog: Any, tmp_path: Any) -> None:
     assert seen[-1].resumed == 0 or seen[-1].resumed < seen[-1].calls
 
 
-def test_reports_of_parts() -> None:
+def test_reports_of_parts():
     seen: list[Progress] = []
     one = Progress(calls=5, seconds=1.0, price=10, interval=(0.0, 1.0))
     told = add_earlier_work(skip_last_report(seen.append), 3, 2.0)

@@ -1,7 +1,5 @@
 """Results equal their copies: by JSON, by pickle; illegal actions and arrays included."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from enum import Enum

@@ -64,7 +64,7 @@ OBJECTS = {
 }
 
 
-def places(data: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def places(data, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every name, and the last item of every list, as the way to it."""
     names: list[Any] = list(data) if isinstance(data, dict) else []
     if isinstance(data, list) and data:
@@ -74,7 +74,7 @@ def places(data: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(data[name], (*at, name))
 
 
-def edited(data: Any, way: tuple[Any, ...], wrong: Any) -> Any:
+def edited(data, way: tuple[Any, ...], wrong):
     found = inner = copy.deepcopy(data)
     for name in way[:-1]:
         inner = inner[name]
@@ -85,7 +85,7 @@ def edited(data: Any, way: tuple[Any, ...], wrong: Any) -> Any:
     return found
 
 
-def reading(cls: Any, data: Any) -> tuple[Any, str | None]:
+def reading(cls, data) -> tuple[Any, str | None]:
     """What was read, or why not."""
     try:
         return cls.from_dict(data), None
@@ -94,7 +94,7 @@ def reading(cls: Any, data: Any) -> tuple[Any, str | None]:
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
-def test_it_is_refused_in_a_sentence_or_shown(kind: str) -> None:
+def test_it_is_refused_in_a_sentence_or_shown(kind):
     made = OBJECTS[kind]()
     data = json.loads(made.to_json())
     assert data["kind"] == kind
@@ -130,15 +130,13 @@ def test_it_is_refused_in_a_sentence_or_shown(kind: str) -> None:
         ("certified-forecast", {"delta": 2.0}, "0 < delta < 1, got"),
     ],
 )
-def test_what_does_not_fit_together_is_named(
-    kind: str, change: dict[str, Any], sentence: str
-) -> None:
+def test_what_does_not_fit_together_is_named(kind, change, sentence):
     made = OBJECTS[kind]()
     with pytest.raises(sc.InvalidInput, match=sentence):
         type(made).from_dict(json.loads(made.to_json()) | change)
 
 
-def test_facts_that_no_problem_has_are_refused() -> None:
+def test_facts_that_no_problem_has_are_refused():
     data = json.loads(OBJECTS["schedule"]().to_json())
     for name, wrong, said in (
         ("num_actions", 0, "1 <= min_actions <= num_actions"),

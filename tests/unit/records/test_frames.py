@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from smoothcruiser.records.data import Framed
 from smoothcruiser.store.record import DamagedRun, Runs
 
 
-def a_solution(**more: Any) -> sc.Solution:
+def a_solution(**more) -> sc.Solution:
     values = np.array([1.5, 0.0, np.inf])
     q_values = np.array([[1.0, 1.4], [np.nan, np.nan], [np.inf, 0.0]])
     policy = np.array([[0.25, 0.75], [0.0, 0.0], [np.nan, np.nan]])
@@ -38,11 +37,11 @@ def everything() -> list[Framed]:
 
 
 @pytest.fixture
-def no_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
 
 
-def test_an_estimate_by_hand() -> None:
+def test_an_estimate_by_hand():
     frame = an_estimate().to_frame()
     assert list(frame.columns) == [
         *("action", "label", "value", "low", "high", "policy", "excluded")
@@ -56,7 +55,7 @@ def test_an_estimate_by_hand() -> None:
     assert list(frame.action) == [0, 1, 2, 3]
 
 
-def test_estimate_usual_error_and_promise_are_in_every_frame_of_answers() -> None:
+def test_estimate_usual_error_and_promise_are_in_every_frame_of_answers():
     sure = an_estimate(standard_error=0.05)
     numbers = {"value": 2.8, "standard_error": 0.05, "delta": 0.1}
     assert sure.to_frame().attrs == numbers | {"interval": (2.2, 3.4)}
@@ -65,7 +64,7 @@ def test_estimate_usual_error_and_promise_are_in_every_frame_of_answers() -> Non
     assert math.isnan(many.standard_error[1])
 
 
-def test_an_estimate_without_a_promise_or_actions() -> None:
+def test_an_estimate_without_a_promise_or_actions():
     rows = an_estimate(certificate=None, labels=None).records()
     assert [row["label"] for row in rows] == ["0", "1", "2", "3"]
     assert all(row["excluded"] is None and math.isnan(row["low"]) for row in rows)
@@ -74,7 +73,7 @@ def test_an_estimate_without_a_promise_or_actions() -> None:
     assert "excluded" in alone.columns
 
 
-def test_a_solution_by_hand() -> None:
+def test_a_solution_by_hand():
     frame = a_solution().to_frame()
     assert list(frame.columns) == [
         *("state", "value", "action", "label"),
@@ -85,7 +84,7 @@ def test_a_solution_by_hand() -> None:
     assert frame.q_1[0] == 1.4
 
 
-def test_the_others_by_hand() -> None:
+def test_the_others_by_hand():
     many, comparison, table, report, runs = (
         x.to_frame() for i, x in enumerate(everything()) if i not in (0, 2)
     )
@@ -101,7 +100,7 @@ def test_the_others_by_hand() -> None:
     assert (runs.run[0], runs.status[0]) == (3, "damaged")
 
 
-def test_the_rows_have_the_columns_that_an_empty_frame_has() -> None:
+def test_the_rows_have_the_columns_that_an_empty_frame_has():
     for shown in everything():
         for row in shown.records():
             columns = list(row)[: len(shown.frame_columns)]
@@ -111,14 +110,14 @@ def test_the_rows_have_the_columns_that_an_empty_frame_has() -> None:
 
 
 @pytest.mark.usefixtures("no_pandas")
-def test_without_pandas_they_are_lists_of_dicts() -> None:
+def test_without_pandas_they_are_lists_of_dicts():
     for shown in everything():
         found = shown.to_frame()
         assert isinstance(found, list)
         assert [list(row) for row in found] == [list(row) for row in shown.records()]
 
 
-def test_pandas_has_the_same_rows() -> None:
+def test_pandas_has_the_same_rows():
     for shown in everything():
         frame = shown.to_frame()
         again = frame.to_dict("records")

@@ -23,7 +23,7 @@ def written() -> dict[str, Any]:
     return found
 
 
-def test_an_estimate_reads_what_it_wrote_and_ignores_the_rest() -> None:
+def test_an_estimate_reads_what_it_wrote_and_ignores_the_rest():
     data = written() | {"exact": {"value": 3}, "later": "words"}
     assert sc.Estimate.from_dict(data) == an_estimate()
     assert data["q_values"] == [0.5, 2.5, None, 2.0]
@@ -54,32 +54,32 @@ def test_an_estimate_reads_what_it_wrote_and_ignores_the_rest() -> None:
         ({"state_form": {"text": 5}}, r"estimate.state_form must hold a text"),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[str, Any], sentence: str) -> None:
+def test_what_does_not_fit_is_refused(change, sentence):
     with pytest.raises(sc.InvalidInput, match=sentence):
         sc.Estimate.from_dict(written() | change)
 
 
 @pytest.mark.parametrize("text", ["", "{", "NaN", '{"value": Infinity}', "[" * 10**5])
-def test_text_that_is_no_json_is_refused(text: str) -> None:
+def test_text_that_is_no_json_is_refused(text):
     with pytest.raises(sc.InvalidInput, match=r"Estimate.from_json takes JSON text"):
         sc.Estimate.from_json(text)
 
 
-def test_json_of_something_else_is_refused() -> None:
+def test_json_of_something_else_is_refused():
     with pytest.raises(sc.InvalidInput, match="takes a dict, got a list"):
         sc.Estimate.from_json("[]")
     with pytest.raises(sc.InvalidInput, match="must be given a text, got 3"):
         sc.Estimate.from_json(3)  # type: ignore[arg-type]
 
 
-def test_an_estimate_inside_a_list_is_named() -> None:
+def test_an_estimate_inside_a_list_is_named():
     many = sc.Estimates((an_estimate(),), 0.1, 1, 0.0, "auto").to_dict()
     many["estimates"][0]["value"] = []
     with pytest.raises(sc.InvalidInput, match=r"estimates\[0\]: estimate.value must"):
         sc.Estimates.from_dict(many)
 
 
-def test_numbers_that_json_does_not_have() -> None:
+def test_numbers_that_json_does_not_have():
     odd = an_estimate(value=math.inf, epsilon=math.nan, delta=None, price=2**60 + 1)
     data = odd.to_dict()
     assert (data["value"], data["epsilon"], data["delta"]) == ("Infinity", "NaN", None)
@@ -89,7 +89,7 @@ def test_numbers_that_json_does_not_have() -> None:
     assert "price_hex" not in an_estimate(price=2**53).to_dict()
 
 
-def test_a_state_that_json_cannot_hold_comes_back_as_its_text() -> None:
+def test_a_state_that_json_cannot_hold_comes_back_as_its_text():
     class Board:
         def __repr__(self) -> str:
             return "Board(x to move)"
@@ -100,7 +100,7 @@ def test_a_state_that_json_cannot_hold_comes_back_as_its_text() -> None:
         assert state_from(json.loads(json.dumps(data)), form, "state") == repr(state)
 
 
-def test_a_schedule_is_verified_when_it_is_read() -> None:
+def test_a_schedule_is_verified_when_it_is_read():
     schedule = compile_schedule(FACTS, epsilon=0.4, delta=0.1)
     data = schedule.to_dict()
     assert sc.Schedule.from_dict(data) == schedule
@@ -111,7 +111,7 @@ def test_a_schedule_is_verified_when_it_is_read() -> None:
         sc.Schedule.from_dict(data | {"levels": rows})
 
 
-def test_an_operator_of_ones_own_needs_the_facts() -> None:
+def test_an_operator_of_ones_own_needs_the_facts():
     own = sc.CustomOperator(max, lambda q: q, smooth=1.0, sums_to_one=True)
     facts = Facts(2, 2, 0.5, own, (0.0, 1.0))
     schedule = compile_schedule(facts, epsilon=0.8, delta=0.1)
@@ -121,7 +121,7 @@ def test_an_operator_of_ones_own_needs_the_facts() -> None:
     assert sc.Schedule.from_dict(data, facts=facts) == schedule
 
 
-def test_a_comparison_has_the_regrets_of_its_truth_after_json() -> None:
+def test_a_comparison_has_the_regrets_of_its_truth_after_json():
     comparison = a_comparison()
     found = type(comparison).from_json(comparison.to_json())
     assert found == comparison

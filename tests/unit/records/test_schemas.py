@@ -46,7 +46,7 @@ def text(schema: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("kind", sorted(schemas()))
-def test_the_files_are_current(kind: str) -> None:
+def test_the_files_are_current(kind):
     found = (FOLDER / f"{kind}.json").read_text("utf-8")
     remedy = "run python tests/unit/records/test_schemas.py"
     assert found == text(schemas()[kind]), remedy
@@ -54,7 +54,7 @@ def test_the_files_are_current(kind: str) -> None:
 
 
 @pytest.mark.compiles
-def test_every_class_that_writes_itself_has_one() -> None:
+def test_every_class_that_writes_itself_has_one():
     for module in pkgutil.walk_packages(sc.__path__, "smoothcruiser."):
         if not module.name.endswith("__main__"):
             try:
@@ -73,7 +73,7 @@ def test_every_class_that_writes_itself_has_one() -> None:
     assert set(kinds()) == set(schemas())
 
 
-def test_a_schema_refuses_what_is_wrong() -> None:
+def test_a_schema_refuses_what_is_wrong():
     from results import an_estimate
 
     good = json.loads(an_estimate().to_json())
@@ -86,7 +86,7 @@ def test_a_schema_refuses_what_is_wrong() -> None:
     assert not check.is_valid({k: v for k, v in good.items() if k != "policy"})
 
 
-def test_an_unknown_kind_names_those_that_there_are() -> None:
+def test_an_unknown_kind_names_those_that_there_are():
     with pytest.raises(sc.InvalidInput, match=r"kind 'tree'; there are .*estimate"):
         sc.schema("tree")
 
