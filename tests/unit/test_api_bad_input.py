@@ -11,100 +11,69 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import SmoothcruiserError
 
 NAN, INF = math.nan, math.inf
 P = np.full((2, 2, 2), 0.5)
 R = np.full((2, 2), 0.5)
 
 
-def step(state: int, action: int, rng) -> tuple[float, int]:
+def step(state, action, rng):
     return 0.5, state
 
 
-def mdp(**changes) -> sc.Problem:
-    given = {
-        "oracle": step,
-        "num_actions": 2,
-        "discount": 0.2,
-        "operator": sc.Entropy(10.0),
-        "initial_state": 0,
-    } | changes
-    oracle = given.pop("oracle")
-    return sc.MDP(oracle, **given)
+FACTS = {"discount": 0.2, "operator": sc.Entropy(10.0)}
+ONE = FACTS | {"num_actions": 2, "initial_state": 0}
 
 
-def game(**changes) -> sc.Problem:
-    given = {
-        "num_actions": 2,
-        "discount": 0.2,
-        "operator": sc.Entropy(10.0),
-        "initial_state": 0,
-        "player": lambda s: 1,
-    } | changes
-    return sc.Game(step, **given)
+def mdp(oracle=step, **changes):
+    return sc.MDP(oracle, **ONE | changes)
 
 
-def table(P=P, R=R, **changes) -> sc.Problem:
-    return sc.tabular(
-        P, R, **({"discount": 0.2, "operator": sc.Entropy(1.0)} | changes)
-    )
+def game(**changes):
+    return sc.Game(step, **ONE | {"player": lambda s: 1} | changes)
 
 
-def made(text="chain:n=5", **changes) -> sc.Problem:
-    return sc.make(text, **({"discount": 0.2, "temperature": 10.0} | changes))
+def table(P=P, R=R, **changes):
+    return sc.tabular(P, R, **FACTS | changes)
+
+
+def made(text="chain:n=5", **changes):
+    return sc.make(text, **{"discount": 0.2, "temperature": 10.0} | changes)
 
 
 def explained(**changes):
-    return sc.explain(made(), **({"epsilon": "20%", "delta": 0.1} | changes))
+    return sc.explain(made(), **{"epsilon": "20%", "delta": 0.1} | changes)
 
 
-def planned(problem: sc.Problem | None = None, **changes):
-    given = {
-        "epsilon": "20%",
-        "delta": 0.1,
-        "method": "smoothcruiser",
-        "executor": "reference",
-    } | changes
-    return sc.plan(mdp() if problem is None else problem, **given)
+def planned(problem=None, **changes):
+    request = {"epsilon": "20%", "delta": 0.1, "executor": "reference"}
+    request |= {"method": "smoothcruiser"} | changes
+    return sc.plan(mdp() if problem is None else problem, **request)
 
 
 def solved(**options):
     return sc.solve(made(), **options)
 
 
+HALF = {"value_function": max, "gradient_function": max, "smooth": 1.0}
+BOTH = {"method": "paper", "delta_prime": 0.1}
+NO_MODULE = "no_such_module_at_all"
 PARAMETERS = [
     # operators
-    (sc.Entropy, {"temperature": -1.0}, "-1.0", "above 0"),
     (sc.Entropy, {"temperature": 0.0}, "0.0", "Max()"),
     (sc.KL, {"temperature": NAN}, "nan", "above 0"),
     (sc.KL, {"temperature": 1.0, "prior": (0.5, 0.0)}, "0.0", "legal="),
     (sc.Sparsemax, {"temperature": INF}, "inf", "finite"),
     (sc.SquareRoot, {"temperature": "hot"}, "'hot'", "temperature"),
-    (
-        sc.CustomOperator,
-        {"value_function": 1, "gradient_function": max, "smooth": 1.0},
-        "cannot be called",
-        "functions",
-    ),
-    (
-        sc.CustomOperator,
-        {"value_function": max, "gradient_function": max, "smooth": -1.0},
-        "-1.0",
-        ">= 0",
-    ),
+    (sc.CustomOperator, HALF | {"value_function": 1}, "cannot be called", "functions"),
+    (sc.CustomOperator, HALF | {"smooth": -1.0}, "-1.0", ">= 0"),
     # problems
     (mdp, {"oracle": "walk"}, "'walk'", "step(state, action, rng)"),
     (mdp, {"num_actions": 0}, "0", "at least 1"),
     (mdp, {"num_actions": 2.5}, "2.5", "whole number"),
-    (mdp, {"discount": 1.0}, "1.0", "horizon="),
     (mdp, {"discount": -0.1}, "-0.1", "at least 0"),
     (mdp, {"discount": NAN}, "nan", "discount"),
     (mdp, {"discount": 1.5, "horizon": 3}, "1.5", "[0, 1]"),
-    (mdp, {"operator": "entropy"}, "'entropy'", "Entropy(1.0)"),
-    (mdp, {"reward_range": (1.0, 0.0)}, "(1.0, 0.0)", "low <= high"),
-    (mdp, {"reward_range": (0.0, INF)}, "inf", "finite"),
-    (mdp, {"legal": True}, "True", "legal(state, action)"),
     (mdp, {"terminal": 3}, "3", "terminal(state)"),
     (mdp, {"outcomes": {0: 1}}, "{0: 1}", "outcomes(state, action)"),
     (mdp, {"value_bounds": (2.0, 1.0)}, "(2.0, 1.0)", "low <= high"),
@@ -113,14 +82,9 @@ PARAMETERS = [
     (mdp, {"min_actions": 3}, "3", "from 1 to"),
     (mdp, {"operator": sc.KL(1.0, prior=(1.0, 1.0, 1.0))}, "3 weights", "2 actions"),
     (game, {"discount": 2.0}, "2.0", "[0, 1)"),
-    (game, {"player": None}, "None", "player(state)"),
     (game, {"player": 1}, "1", "player(state)"),
-    (game, {"num_actions": "two"}, "'two'", "whole number"),
     # tables
-    (table, {"P": np.ones((2, 2))}, "(2, 2)", "(S, A, S)"),
-    (table, {"P": np.full((2, 2, 2), 0.4)}, "0.8", "sum"),
     (table, {"P": np.full((2, 2, 2), NAN)}, "state 0, action 0", "probabilities"),
-    (table, {"R": np.full((2, 2), NAN)}, "NaN", "finite"),
     (table, {"R": np.ones(3)}, "(3,)", "(S, A)"),
     (table, {"players": [1, 3]}, "players", "1 (max) and 2 (min)"),
     (table, {"terminal": [True]}, "(1,)", "(2,)"),
@@ -128,84 +92,43 @@ PARAMETERS = [
     (table, {"legal": np.zeros((2, 2), bool)}, "State 0", "terminal"),
     (table, {"initial_state": 7}, "7", "from 0 to 1"),
     (table, {"players": [1, 2], "alternating": True}, "state 0", "drop alternating="),
-    (table, {"discount": 1.0}, "1.0", "horizon="),
-    (table, {"operator": None}, "None", "Entropy(1.0)"),
     # make
     (made, {"text": ""}, "''", "chain:n=5"),
-    (made, {"text": "maze"}, "'maze'", "gridworld"),
     (made, {"text": "chain:n"}, "'n'", "name=value"),
     (made, {"text": "chain:n=1"}, "1", "at least 2"),
     (made, {"text": "chain:m=5"}, "'m'", "n=5"),
-    (made, {"text": "gridworld:n=five"}, "'five'", "whole number"),
     (made, {"text": "garnet:seed=-1"}, "-1", "at least 0"),
-    (
-        made,
-        {"text": "no_such_module_at_all:thing"},
-        "'no_such_module_at_all'",
-        "gridworld",
-    ),
+    (made, {"text": f"{NO_MODULE}:thing"}, repr(NO_MODULE), "gridworld"),
     (made, {"text": "math:thing"}, "'thing'", "Problem"),
     (made, {"text": "math:pi"}, "float", "Problem"),
     (made, {"discount": None}, "chain", "discount="),
-    (made, {"discount": 1.0}, "1.0", "[0, 1)"),
     (made, {"temperature": None}, "entropy", "temperature="),
-    (made, {"temperature": -2.0}, "-2.0", "above 0"),
     (made, {"operator": "softest"}, "'softest'", "sparsemax"),
     # the promise
-    (explained, {"epsilon": 0}, "0", "above 0"),
     (explained, {"epsilon": -0.1}, "-0.1", "above 0"),
     (explained, {"epsilon": NAN}, "nan", "above 0"),
     (explained, {"epsilon": INF}, "inf", "finite"),
     (explained, {"epsilon": "-5%"}, "-0.0625", "above 0"),
     (explained, {"epsilon": "small"}, "'small'", "5%"),
-    (explained, {"epsilon": None}, "epsilon", "epsilon=0.1"),
     (explained, {"delta": 0.0}, "0.0", "between 0 and 1"),
-    (explained, {"delta": 1.0}, "1.0", "between 0 and 1"),
     (explained, {"delta": NAN}, "nan", "between 0 and 1"),
     (explained, {"delta": "0,1"}, "'0,1'", "between 0 and 1"),
     (explained, {"delta": None}, "delta", "delta=0.1"),
-    (explained, {"method": "magic"}, "'magic'", "smoothcruiser"),
     (explained, {"method": "exact", "shards": 2}, "shards", "drop it"),
-    (explained, {"target": "policy"}, "'policy'", "'value'"),
-    (explained, {"budget": 0}, "0", "at least 1"),
-    (explained, {"budget": "much"}, "'much'", "calls"),
     (explained, {"delta_prime": 0.1}, "delta_prime", "method 'paper'"),
-    (
-        explained,
-        {"method": "paper", "delta_prime": 0.1},
-        "delta_prime",
-        "one of the two",
-    ),
-    (
-        explained,
-        {"method": "paper", "delta": None, "delta_prime": 2.0},
-        "2.0",
-        "(0, 1)",
-    ),
+    (explained, BOTH, "delta_prime", "one of the two"),
+    (explained, BOTH | {"delta": None, "delta_prime": 2.0}, "2.0", "(0, 1)"),
     # the run
     (planned, {"problem": 3}, "int", "MDP"),
-    (planned, {"epsilon": 0.0}, "0.0", "above 0"),
-    (planned, {"delta": 1.5}, "1.5", "between 0 and 1"),
-    (planned, {"method": "luck"}, "'luck'", "certified"),
     (planned, {"method": "UCT"}, "'UCT'", "did you mean 'uct'"),
     (planned, {"method": sc.UCT}, "class", "UCT()"),
-    (planned, {"executor": "gpu"}, "'gpu'", "reference"),
     (planned, {"executor": "compiled"}, "compiled", "numba.njit"),
-    (planned, {"seed": -1}, "-1", "at least 0"),
     (planned, {"seed": 0.5}, "0.5", "whole number"),
-    (planned, {"workers": 0}, "0", "at least 1"),
-    (planned, {"budget": -5}, "-5", "at least 1"),
     (planned, {"budget": NAN}, "nan", "at least 1"),
     (planned, {"seconds": 0.0}, "0.0", "above 0"),
-    (planned, {"shards": 0}, "0", "at least 1"),
-    (planned, {"target": "best"}, "'best'", "'q_values'"),
     (planned, {"method": "exact", "executor": None}, "tabular()", "outcomes="),
     (planned, {"problem": mdp(initial_state=None)}, "initial_state", "state="),
-    (planned, {"problem": made(), "state": 5}, "5", "from 0 to 4"),
-    (planned, {"problem": made(), "state": -1}, "-1", "from 0 to 4"),
     (planned, {"problem": made(), "state": "here"}, "'here'", "from 0 to 4"),
-    (planned, {"problem": mdp(legal=lambda s, a: False)}, "0", "terminal="),
-    (planned, {"problem": game(player=lambda s: 3)}, "3", "1 (max) or 2 (min)"),
     # the exact solver
     (solved, {"tolerance": -1.0}, "-1.0", "above 0"),
     (solved, {"method": "guess"}, "'guess'", "policy-iteration"),
@@ -215,7 +138,7 @@ PARAMETERS = [
 
 @pytest.mark.parametrize(("call", "given", "value", "remedy"), PARAMETERS)
 def test_a_bad_parameter_is_named_with_its_remedy(call, given, value, remedy):
-    with pytest.raises(SmoothcruiserError) as caught:
+    with pytest.raises(sc.SmoothcruiserError) as caught:
         call(**given)
     message = str(caught.value)
     assert value in message
@@ -227,15 +150,10 @@ def _raises(state: int, action: int, rng):
     raise KeyError("engine off")
 
 
+# other bad answers are in mistakes.toml
 ANSWERS = [
-    (lambda s, a, r: (NAN, s), "nan", "reward_range"),
-    (lambda s, a, r: (1.5, s), "1.5", "declare the range"),
-    (lambda s, a, r: (-0.1, s), "-0.1", "declare the range"),
     (lambda s, a, r: (INF, s), "inf", "declare the range"),
-    (lambda s, a, r: 0.5, "0.5", "(reward, next_state)"),
     (lambda s, a, r: (0.5,), "(0.5,)", "(reward, next_state)"),
-    (lambda s, a, r: (0.5, s, False, {}), "{}", "(reward, next_state)"),
-    (lambda s, a, r: ("much", s), "'much'", "(reward, next_state)"),
     (lambda s, a, r: (0.5, s, True), "state 0", "terminal=True"),
     (_raises, "KeyError", "fix the simulator"),
 ]
@@ -269,9 +187,8 @@ class Countdown:
 
 
 def test_an_oracle_that_raises_in_the_middle_is_reported_with_state_and_action():
-    with pytest.raises(
-        sc.OracleError, match=r"RuntimeError: disk full at state 0, action [01]"
-    ):
+    told = r"RuntimeError: disk full at state 0, action [01]"
+    with pytest.raises(sc.OracleError, match=told):
         planned(mdp(oracle=Countdown(100)), epsilon="2%")
 
 

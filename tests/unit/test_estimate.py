@@ -32,26 +32,21 @@ def test_ties_are_broken_by_value_for_the_mover_and_then_by_index(
     assert best_action(policy, q_values, player) == action
 
 
-def test_actions_not_excluded():
-    """By hand: for max an action whose top is below another's bottom is out;
-    for min mirrored.
-    """
-    boxes = [(0.0, 1.0), (0.5, 2.0), (-1.0, 0.4)]
-    assert not_excluded(boxes, 1) == (0, 1)
-    assert not_excluded(boxes, 2) == (0, 2)
+NOWHERE = (math.nan, math.nan)  # an illegal action
+THREE = [(0.0, 1.0), (0.5, 2.0), (-1.0, 0.4)]
 
 
-def test_boxes_that_touch_exclude_nothing():
-    """The best case of one is the worst case of the other: either may be best."""
-    boxes = [(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)]
-    assert not_excluded(boxes, 1) == (1, 2)
-    assert not_excluded(boxes, 2) == (0, 1)
-    assert not_excluded([(0.5, 0.5)] * 3, 1) == (0, 1, 2)
-    assert not_excluded([(0.5, 0.5)] * 3, 2) == (0, 1, 2)
-
-
-def test_illegal_actions_exclude_nothing_and_are_not_best():
-    nowhere = (math.nan, math.nan)
-    boxes = [nowhere, (0.0, 1.0), nowhere, (0.5, 2.0), (-1.0, 0.4)]
-    assert not_excluded(boxes, 1) == (1, 3)
-    assert not_excluded(boxes, 2) == (1, 4)
+@pytest.mark.parametrize(
+    ("boxes", "of_max", "of_min"),
+    [
+        # by hand: for max an action whose top is below another's bottom is out
+        (THREE, (0, 1), (0, 2)),
+        # boxes that touch: either may be best
+        ([(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)], (1, 2), (0, 1)),
+        ([(0.5, 0.5)] * 3, (0, 1, 2), (0, 1, 2)),
+        ([NOWHERE, THREE[0], NOWHERE, *THREE[1:]], (1, 3), (1, 4)),
+    ],
+)
+def test_actions_not_excluded(boxes, of_max, of_min):
+    assert not_excluded(boxes, 1) == of_max
+    assert not_excluded(boxes, 2) == of_min

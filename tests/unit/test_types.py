@@ -35,19 +35,9 @@ follow_imports = skip
 def checked(program, folder):
     settings = folder / "mypy.ini"
     settings.write_text(FOREIGN)
+    line = "-m mypy --strict --no-error-summary --cache-dir .mypy_cache/users"
     return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--strict",
-            "--config-file",
-            str(settings),
-            "--cache-dir",
-            str(Path(".mypy_cache") / "users"),
-            "--no-error-summary",
-            str(program),
-        ],
+        [sys.executable, *line.split(), "--config-file", str(settings), str(program)],
         capture_output=True,
         text=True,
         cwd=HERE.parents[1],
