@@ -7,7 +7,6 @@ folder, and ends with the ``with`` block.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import shutil
 import subprocess
@@ -143,13 +142,3 @@ class Tab:
             deviceScaleFactor=2 if phone else 1,
             mobile=phone,
         )
-
-    def dark(self, on: bool):
-        """Whether the reader prefers dark pages."""
-        wish = {"name": "prefers-color-scheme", "value": "dark" if on else "light"}
-        self.send("Emulation.setEmulatedMedia", features=[wish])
-
-    def picture(self, path: Path):
-        """The whole page as a PNG file."""
-        shot = self.send("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(shot["data"]))

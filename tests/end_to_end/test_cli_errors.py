@@ -99,5 +99,6 @@ def test_what_goes_wrong_in_a_users_module_is_told_without_a_traceback(
 def test_help_without_a_command(run):
     done = run("")
     assert done.code == 0
-    assert "Commands" in done.out
+    assert done.out == run("--help").out
+    assert "problems   List the built-in problems" in done.out
     assert done.err == ""

@@ -4,15 +4,12 @@ Without a browser: the kept grid is whole, small, and its numbers are those of `
 of the command line now. In Chromium (slow): every position of the sliders, by the keyboard
 too; no request to anywhere; nothing wider than a phone. Broken on purpose: another
 number in prices.json, a slider that reads its neighbour's entry.
-
-    python tests/end_to_end/test_price_page.py FOLDER    # screenshots
 """
 
 import importlib.util
 import json
 import random
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -154,24 +151,3 @@ def test_nothing_is_wider_than_the_window(entries, tmp_path):
             for point in build.points()[::17]:
                 _choose(tab, point)
                 assert tab.run("document.documentElement.scrollWidth") <= width
-
-
-def _screenshots(folder):
-    folder.mkdir(parents=True, exist_ok=True)
-    kept = json.loads(build.DATA.read_text())
-    dear = next(p for p in build.points() if not kept[p.key]["payable"])
-    with Tab(_built(kept, folder)) as tab:
-        for size, name in (((1200, 1000), "desktop"), ((390, 844), "phone")):
-            tab.resize(*size, phone=name == "phone")
-            for dark in (False, True):
-                tab.dark(dark)
-                tab.picture(folder / f"{name}-{'dark' if dark else 'light'}.png")
-        _choose(tab, dear)
-        tab.picture(folder / "phone-dark-above.png")
-        tab.resize(1200, 1000)
-        tab.dark(False)
-        tab.picture(folder / "desktop-light-above.png")
-
-
-if __name__ == "__main__":
-    _screenshots(Path(sys.argv[1]))

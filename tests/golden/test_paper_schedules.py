@@ -7,43 +7,30 @@ from dataclasses import replace
 
 import pytest
 
-from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
-from smoothcruiser.operators import (
-    KL,
-    CustomOperator,
-    Entropy,
-    Max,
-    Sparsemax,
-    SquareRoot,
-)
+import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.paper_schedule import paper_schedule, paper_sparse_sampling
-from smoothcruiser.schedule.schedule import Kind, Level
 from smoothcruiser.theory import paper_constants as paper
 from smoothcruiser.theory.paper_constants import PaperSetting
 
 
-def mdp(gamma, temperature, num_actions=2, **more):
-    return Facts(
-        num_actions,
-        num_actions,
-        gamma,
-        Entropy(temperature),
-        more.pop("reward_range", (0.0, 1.0)),
-        **more,
-    )
+def mdp(gamma, temperature, num_actions=2, reward_range=(0.0, 1.0), **more):
+    k, operator = num_actions, sc.Entropy(temperature)
+    return Facts(k, k, gamma, operator, reward_range, **more)
+
+
+def paper_price(schedule, *more, setting=None):
+    setting = setting or PaperSetting.of(schedule.facts)
+    promise = schedule.epsilon, schedule.delta_prime
+    return paper.oracle_calls(setting, *promise, *more).exact
 
 
 def hand_facts():
     """The hand example of tests/unit/theory/test_paper_theory.py: gamma = 1/4, K = 2,
     L = 1/8, M = F(0) = 1.
     """
-    operator = CustomOperator(
-        lambda q: 1.0 + 0.5 * (q[0] + q[1]),
-        lambda q: [0.5, 0.5],
-        smooth=0.125,
-        sums_to_one=True,
-    )
+    value, gradient = (lambda q: 1.0 + 0.5 * (q[0] + q[1])), (lambda q: [0.5, 0.5])
+    operator = sc.CustomOperator(value, gradient, smooth=0.125, sums_to_one=True)
     return Facts(2, 2, 0.25, operator, (0.0, 1.0))
 
 
@@ -55,11 +42,8 @@ def tight_schedule():
     by this lambda.
     """
     gamma = 0.2
-    temperature = (
-        2.0
-        * gamma
-        / ((1.0 - math.sqrt(gamma)) * (1.0 - gamma) - 2.0 * gamma * math.log(2.0))
-    )
+    below = (1.0 - math.sqrt(gamma)) * (1.0 - gamma) - 2.0 * gamma * math.log(2.0)
+    temperature = 2.0 * gamma / below
     facts = mdp(gamma, temperature * (1.0 + 1e-5))
     epsilon = paper.kappa(PaperSetting.of(facts)) * math.sqrt(gamma) * (1.0 - 1e-6)
     return paper_schedule(facts, epsilon=epsilon, delta=0.1)
@@ -75,24 +59,24 @@ def with_level(schedule, index, **changes):
     return replace(schedule, levels=tuple(levels))
 
 
+def with_root(schedule, **changes):
+    return replace(schedule, root=replace(schedule.root, **changes))
+
+
 # --- tables -------------------------------------------------------------------
 
 
 def test_table_by_hand():
-    schedule = paper_schedule(
-        hand_facts(), epsilon=0.5, delta_prime=4.0 * math.exp(-2.0)
-    )
+    promise = {"epsilon": 0.5, "delta_prime": 4.0 * math.exp(-2.0)}
+    schedule = paper_schedule(hand_facts(), **promise)
     assert schedule.levels == (
-        Level(Kind.CONSTANT),
-        Level(Kind.PLUGIN, 456, 0),
-        Level(Kind.ROLLOUT, 911, 0, 1),
+        sc.Level(sc.Kind.CONSTANT),
+        sc.Level(sc.Kind.PLUGIN, 456, 0),
+        sc.Level(sc.Kind.ROLLOUT, 911, 0, 1),
     )
-    assert (
-        schedule.root.samples,
-        schedule.root.child,
-        schedule.root.target,
-        schedule.root.bound,
-    ) == (7282, 2, "q_values", "paper")
+    root = schedule.root
+    assert (root.samples, root.child) == (7282, 2)
+    assert (root.target, root.bound) == ("q_values", "paper")
     assert schedule.num_calls == 2 * 7282 * 2736
     assert schedule.delta == 1.0  # no promise: delta' times the calls is far above 1
     # r + gamma [1, 2]/(1-gamma)
@@ -104,12 +88,8 @@ def test_table_by_hand():
     [(0.2, 1.0, 0.9, 0.1, 2_828_268), (0.2, 0.5, 0.8, 0.05, 3_572)],
 )
 def test_the_counts_of_the_issue(gamma, temperature, epsilon, delta_prime, calls):
-    assert (
-        paper_schedule(
-            mdp(gamma, temperature), epsilon=epsilon, delta_prime=delta_prime
-        ).num_calls
-        == calls
-    )
+    promise = {"epsilon": epsilon, "delta_prime": delta_prime}
+    assert paper_schedule(mdp(gamma, temperature), **promise).num_calls == calls
 
 
 def test_rollout_tables_share_rows_between_near_identical_accuracies():
@@ -118,11 +98,8 @@ def test_rollout_tables_share_rows_between_near_identical_accuracies():
     """
     gamma = 0.2
     facts = mdp(gamma, 10.0)
-    schedule = paper_schedule(
-        facts,
-        epsilon=paper.kappa(PaperSetting.of(facts)) * math.sqrt(gamma) ** 8,
-        delta_prime=0.1,
-    )
+    epsilon = paper.kappa(PaperSetting.of(facts)) * math.sqrt(gamma) ** 8
+    schedule = paper_schedule(facts, epsilon=epsilon, delta_prime=0.1)
     rows = [
         (level.kind, level.samples, level.query, level.continuation)
         for level in schedule.levels
@@ -141,22 +118,17 @@ def test_rollout_tables_share_rows_between_near_identical_accuracies():
 
 @pytest.mark.parametrize(
     "operator",
-    [Entropy(1.0), KL(1.0), Sparsemax(1.0), SquareRoot(1.0), Max()],
+    [sc.Entropy(1.0), sc.KL(1.0), sc.Sparsemax(1.0), sc.SquareRoot(1.0), sc.Max()],
     ids=lambda o: o.name,
 )
 @pytest.mark.parametrize("game", [False, True])
 def test_price_equals_the_recurrence_for_every_operator(operator, game):
     facts = Facts(3, 3, 0.3, operator, (-1.0, 2.0), game=game, alternating=game)
     schedule = paper_schedule(facts, epsilon=0.4, delta=0.05)
-    assert (
-        schedule.num_calls
-        == paper.oracle_calls(PaperSetting.of(facts), 0.4, schedule.delta_prime).exact
-    )
+    assert schedule.num_calls == paper_price(schedule)
     assert schedule.delta == 0.05
-    assert (
-        all(level.kind != Kind.ROLLOUT for level in schedule.levels)
-        or operator.name != "max"
-    )
+    kinds = {level.kind for level in schedule.levels}
+    assert sc.Kind.ROLLOUT not in kinds or operator.name != "max"
 
 
 def test_a_given_delta_prime_states_the_delta_it_keeps():
@@ -167,11 +139,12 @@ def test_a_given_delta_prime_states_the_delta_it_keeps():
 def test_sparse_sampling_is_the_table_with_kappa_zero():
     facts = mdp(0.2, 10.0)
     schedule = paper_sparse_sampling(facts, epsilon=0.5, delta=0.1)
-    assert {level.kind for level in schedule.levels} == {Kind.CONSTANT, Kind.PLUGIN}
+    assert {level.kind for level in schedule.levels} == {
+        sc.Kind.CONSTANT,
+        sc.Kind.PLUGIN,
+    }
     flat = paper.sparse_sampling(PaperSetting.of(facts))
-    assert (
-        schedule.num_calls == paper.oracle_calls(flat, 0.5, schedule.delta_prime).exact
-    )
+    assert schedule.num_calls == paper_price(schedule, setting=flat)
     assert schedule.num_calls > paper_schedule(facts, epsilon=0.5, delta=0.1).num_calls
 
 
@@ -180,12 +153,7 @@ def test_a_horizon_bounds_the_depth(horizon):
     schedule = paper_schedule(mdp(0.5, 1.0, horizon=horizon), epsilon=0.3, delta=0.1)
     unbounded = paper_schedule(mdp(0.5, 1.0), epsilon=0.3, delta=0.1)
     assert schedule.depth == min(horizon, unbounded.depth)
-    assert (
-        schedule.num_calls
-        == paper.oracle_calls(
-            PaperSetting.of(schedule.facts), 0.3, schedule.delta_prime, horizon
-        ).exact
-    )
+    assert schedule.num_calls == paper_price(schedule, horizon)
     assert schedule.num_calls <= unbounded.num_calls
 
 
@@ -200,7 +168,7 @@ def test_the_box_holds_negative_values_of_games():
     schedule = paper_schedule(facts, epsilon=0.5, delta=0.1)
     worst = 0.5 * math.log(2.0) / 1.5
     assert schedule.clip == pytest.approx((-worst, worst))
-    with pytest.raises(BrokenPromise, match="cuts off action values"):
+    with pytest.raises(sc.BrokenPromise, match="cuts off action values"):
         replace(schedule, clip=(0.0, math.log(2.0) / 0.5))
 
 
@@ -227,31 +195,26 @@ def test_the_box_holds_every_stage_and_cannot_shrink(facts):
         (low, paper.value_bound(PaperSetting.of(facts)) + 1e-3),
         None,
     ):
-        with pytest.raises(BrokenPromise):
+        with pytest.raises(sc.BrokenPromise):
             replace(schedule, clip=box)
 
 
 # --- mutations ----------------------------------------------------------------
 
 
-def test_the_tight_table_has_every_kind_and_passes():
-    schedule = tight_schedule()
-    assert [level.kind for level in schedule.levels].count(Kind.ROLLOUT) == 1
-    assert [level.kind for level in schedule.levels].count(Kind.PLUGIN) >= 2
-
-
 def test_halving_the_samples_of_any_level_or_of_the_root_breaks_the_promise():
     schedule = tight_schedule()
+    kinds = [level.kind for level in schedule.levels]
+    assert kinds.count(sc.Kind.ROLLOUT) == 1
+    assert kinds.count(sc.Kind.PLUGIN) >= 2
     for index, level in enumerate(schedule.levels):
-        if level.kind != Kind.CONSTANT:
-            with pytest.raises(BrokenPromise, match="above the promised epsilon"):
+        if level.kind != sc.Kind.CONSTANT:
+            with pytest.raises(sc.BrokenPromise, match="above the promised epsilon"):
                 with_level(schedule, index, samples=level.samples // 2)
             # the same table unchanged passes
             with_level(schedule, index, samples=level.samples)
-    with pytest.raises(BrokenPromise, match="above the promised epsilon"):
-        replace(
-            schedule, root=replace(schedule.root, samples=schedule.root.samples // 2)
-        )
+    with pytest.raises(sc.BrokenPromise, match="above the promised epsilon"):
+        with_root(schedule, samples=schedule.root.samples // 2)
 
 
 def test_in_a_deep_table_halving_is_noticed_down_the_chain_and_one_draw_everywhere():
@@ -260,40 +223,38 @@ def test_in_a_deep_table_halving_is_noticed_down_the_chain_and_one_draw_everywhe
     """
     schedule = deep_schedule()
     top = schedule.root.child
-    with pytest.raises(BrokenPromise):
+    with pytest.raises(sc.BrokenPromise):
         with_level(schedule, top, samples=schedule.levels[top].samples // 2)
     for index, level in enumerate(schedule.levels):
-        if level.kind != Kind.CONSTANT:
-            with pytest.raises(BrokenPromise):
+        if level.kind != sc.Kind.CONSTANT:
+            with pytest.raises(sc.BrokenPromise):
                 with_level(schedule, index, samples=1)
 
 
 def test_swapping_query_and_continuation_breaks_the_promise():
     schedule = deep_schedule()
-    rollouts = [
-        i for i, level in enumerate(schedule.levels) if level.kind == Kind.ROLLOUT
-    ]
+    levels = enumerate(schedule.levels)
+    rollouts = [i for i, level in levels if level.kind == sc.Kind.ROLLOUT]
     assert len(rollouts) == 6
     for index in rollouts:
         level = schedule.levels[index]
         # the accuracy (near the root), or the calls and with them delta (near the
         # leaves)
-        with pytest.raises(BrokenPromise):
-            with_level(
-                schedule, index, query=level.continuation, continuation=level.query
-            )
+        swapped = {"query": level.continuation, "continuation": level.query}
+        with pytest.raises(sc.BrokenPromise):
+            with_level(schedule, index, **swapped)
 
 
 def test_promising_more_breaks_the_promise():
     schedule = tight_schedule()
-    with pytest.raises(BrokenPromise, match="above the promised epsilon"):
+    with pytest.raises(sc.BrokenPromise, match="above the promised epsilon"):
         replace(schedule, epsilon=0.999 * schedule.epsilon)
-    with pytest.raises(BrokenPromise, match="above the promised delta"):
+    with pytest.raises(sc.BrokenPromise, match="above the promised delta"):
         replace(schedule, delta=0.999 * schedule.delta)
-    with pytest.raises(BrokenPromise):
+    with pytest.raises(sc.BrokenPromise):
         replace(schedule, delta_prime=2.0 * schedule.delta_prime)
     # fewer misses, but each Q-hat is too coarse for it
-    with pytest.raises(BrokenPromise):
+    with pytest.raises(sc.BrokenPromise):
         replace(schedule, delta_prime=0.5 * schedule.delta_prime)
     # a table that keeps more passes
     replace(schedule, epsilon=2.0 * schedule.epsilon, delta=0.5)
@@ -302,38 +263,32 @@ def test_promising_more_breaks_the_promise():
 def test_a_short_cut_to_the_constant_breaks_the_promise():
     schedule = tight_schedule()
     for index, level in enumerate(schedule.levels):
-        if level.kind == Kind.PLUGIN and level.query != 0:
-            with pytest.raises(BrokenPromise):
+        if level.kind == sc.Kind.PLUGIN and level.query != 0:
+            with pytest.raises(sc.BrokenPromise):
                 with_level(schedule, index, query=0)
 
 
 def test_what_the_paper_does_not_have_is_refused():
     schedule = tight_schedule()
-    root = schedule.root
-    with pytest.raises(BrokenPromise, match="not part of the paper"):
-        with_level(schedule, len(schedule.levels) - 1, kind=Kind.BLIND)
-    with pytest.raises(BrokenPromise, match="not part of the paper"):
+    with pytest.raises(sc.BrokenPromise, match="not part of the paper"):
+        with_level(schedule, len(schedule.levels) - 1, kind=sc.Kind.BLIND)
+    with pytest.raises(sc.BrokenPromise, match="not part of the paper"):
         with_level(schedule, 0, shift=0.1)
-    with pytest.raises(BrokenPromise, match="beyond C_gamma"):
+    with pytest.raises(sc.BrokenPromise, match="beyond C_gamma"):
         with_level(schedule, 0, constant=1e9)
-    for changes in (
-        {"target": "value"},
-        {"bound": "hoeffding"},
-        {"looks": (10,)},
-        {"adaptive_delta": 0.01},
-    ):
-        with pytest.raises(BrokenPromise, match="fixed number"):
-            replace(schedule, root=replace(root, **changes))
-    with pytest.raises(BrokenPromise, match="not smooth"):
-        replace(
-            schedule, facts=replace(schedule.facts, operator=Max()), clip=(0.0, 1.25)
-        )
+    changes = {"target": "value", "bound": "hoeffding", "looks": (10,)}
+    for name, value in (changes | {"adaptive_delta": 0.01}).items():
+        with pytest.raises(sc.BrokenPromise, match="fixed number"):
+            with_root(schedule, **{name: value})
+    plain = replace(schedule.facts, operator=sc.Max())
+    with pytest.raises(sc.BrokenPromise, match="not smooth"):
+        replace(schedule, facts=plain, clip=(0.0, 1.25))
 
 
 def test_a_level_beyond_the_horizon_is_refused():
     """A table for 7 steps run with 2: its plug-ins would sample after the end."""
     schedule = paper_schedule(mdp(0.5, 1.0, horizon=7), epsilon=0.3, delta=0.1)
-    with pytest.raises(BrokenPromise, match="no steps left"):
+    with pytest.raises(sc.BrokenPromise, match="no steps left"):
         replace(schedule, facts=replace(schedule.facts, horizon=2), clip=(0.0, 3.0))
 
 
@@ -342,7 +297,7 @@ def test_the_constant_is_exact_only_at_the_end():
     one more step.
     """
     schedule = paper_schedule(mdp(0.5, 1.0, horizon=2), epsilon=0.3, delta=0.1)
-    with pytest.raises(BrokenPromise, match="above the promised epsilon"):
+    with pytest.raises(sc.BrokenPromise, match="above the promised epsilon"):
         replace(schedule, facts=replace(schedule.facts, horizon=3), clip=(0.0, 3.0))
 
 
@@ -353,7 +308,7 @@ def test_the_constant_is_exact_only_at_the_end():
     ("facts", "promise"),
     [
         (mdp(1.0, 1.0, horizon=3), {"epsilon": 0.1, "delta": 0.1}),
-        (Facts(1, 1, 0.2, Max(), (0.0, 1.0)), {"epsilon": 0.1, "delta": 0.1}),
+        (Facts(1, 1, 0.2, sc.Max(), (0.0, 1.0)), {"epsilon": 0.1, "delta": 0.1}),
         (mdp(0.2, 1.0), {"epsilon": 0.0, "delta": 0.1}),
         (mdp(0.2, 1.0), {"epsilon": math.nan, "delta": 0.1}),
         (mdp(0.2, 1.0), {"epsilon": math.inf, "delta": 0.1}),
@@ -364,7 +319,7 @@ def test_the_constant_is_exact_only_at_the_end():
     ],
 )
 def test_bad_input_is_refused(facts, promise):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(sc.InvalidInput):
         paper_schedule(facts, **promise)
 
 
@@ -383,16 +338,15 @@ def test_bad_input_is_refused(facts, promise):
     ],
 )
 def test_a_table_too_large_to_make_is_refused_with_its_price(facts, promise):
-    with pytest.raises(Unpayable, match=r"10\^[0-9.e+]+ oracle calls.*smoothcruiser"):
+    with pytest.raises(
+        sc.Unpayable, match=r"10\^[0-9.e+]+ oracle calls.*smoothcruiser"
+    ):
         paper_schedule(facts, **promise)
 
 
 def test_a_long_horizon_has_a_box_without_a_hull_of_every_stage():
-    schedule = paper_schedule(
-        mdp(0.95, 5.0, horizon=90, reward_range=(0.0, 1.0)),
-        epsilon=0.2,
-        delta_prime=0.1,
-    )
+    facts = mdp(0.95, 5.0, horizon=90)
+    schedule = paper_schedule(facts, epsilon=0.2, delta_prime=0.1)
     assert schedule.depth > 64
     top = paper.value_bound(PaperSetting.of(schedule.facts))
     assert schedule.clip == (-top, top)

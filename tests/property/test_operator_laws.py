@@ -110,9 +110,7 @@ def test_the_gradient_is_the_limit_of_difference_quotients(case):
         assert slope == pytest.approx(gradient[a], abs=allowed)
 
 
-def bregman(
-    operator: Operator, base: list[float], q: list[float]
-) -> tuple[float, list[float]]:
+def bregman(operator, base, q):
     """The remainder D(base, q), and the step between the two."""
     step = [x - y for x, y in zip(q, base, strict=True)]
     slope = operator.gradient(base)

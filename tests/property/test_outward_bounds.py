@@ -84,9 +84,7 @@ OPERATORS = (sc.Max(), sc.Entropy(0.1), sc.Entropy(1e6), sc.KL(0.3))
 OPERATORS += (sc.Sparsemax(0.7), sc.SquareRoot(0.3))
 
 
-def constant(
-    reward: float, discount: float, *, end: int = 1, width: float = 1.0, **more
-) -> tuple[sc.MDP, Enclosure]:
+def constant(reward, discount, *, end=1, width=1.0, **more):
     """A world that always pays ``reward``, the upper (lower) end of its range."""
     ends = (reward - width, reward) if end == 1 else (reward, reward + width)
     facts = {"num_actions": 3, "operator": sc.Max(), "initial_state": 0} | more

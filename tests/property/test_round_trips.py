@@ -238,22 +238,6 @@ def test_a_prior_is_not_scaled_twice():
     assert again(forecast) == forecast
 
 
-@FEW
-@given(st.integers(0, 2**32), st.booleans())
-def test_solutions_of_random_tables_come_back(seed, ends):
-    rng = np.random.default_rng(seed)
-    size, actions = rng.integers(2, 6), rng.integers(1, 4)
-    P = rng.dirichlet(np.ones(size), size=(size, actions))
-    legal = rng.random((size, actions)) < 0.7
-    legal[:, 0] = True
-    terminal = (np.arange(size) == size - 1) & ends
-    how = {"discount": 0.7, "operator": sc.Entropy(0.5), "terminal": terminal}
-    horizon = 3 if rng.random() < 0.5 else None
-    R = rng.random((size, actions))
-    solution = sc.solve(sc.tabular(P, R, legal=legal, horizon=horizon, **how))
-    assert alike(solution, again(solution))
-
-
 @LAWS
 @given(
     arrays.arrays("f8", (3,), elements=numbers),
@@ -269,7 +253,7 @@ def test_solutions_with_any_numbers_come_back(values, q, named):
 @given(
     st.lists(st.tuples(maybe_number, st.none() | boxes), max_size=4), states, numbers
 )
-def test_comparisons_tables_and_checks_come_back(found, state, number):
+def test_comparisons_tables_forecasts_and_checks_come_back(found, state, number):
     runs = tuple(
         PlannerRun("uct", 10, i, value=value, interval=box, error=value)
         for i, (value, box) in enumerate(found)
@@ -282,13 +266,8 @@ def test_comparisons_tables_and_checks_come_back(found, state, number):
     row = Row(state, 3, 2, number, (number, 1.0), ((0.0, number),), (1.0,), 0, (7,))
     table = KeptTable("problem", 0.9, 12, (row,))
     assert alike(table, again(table))
+    forecast = Forecast("uct", 7**9999, "so many", number, 0.1)
+    assert alike(forecast, again(forecast))
     findings = (Finding("states", "warning", "is odd"),)
     report = sc.Check("problem", findings, 3, number, 7**9999, math.inf)
     assert alike(report, again(report))
-
-
-@LAWS
-@given(st.none() | counts, names, maybe_number)
-def test_forecasts_come_back(calls, sentence, epsilon):
-    forecast = Forecast("uct", calls, sentence, epsilon, 0.1)
-    assert alike(forecast, again(forecast))

@@ -11,16 +11,7 @@ import math
 
 import numpy as np
 import pytest
-from test_sharp_algebra import (
-    Sampler,
-    Toy,
-    coin,
-    good_bad,
-    hidden,
-    misses,
-    ragged,
-    turns,
-)
+from test_sharp_algebra import Sampler, coin, good_bad, hidden, misses, ragged, turns
 
 from smoothcruiser.operators import KL, Entropy, Max, Sparsemax, SquareRoot
 from smoothcruiser.schedule.kinds import KINDS, Kind
@@ -32,9 +23,7 @@ RUNS = 700
 RUNGS = (0.3, 0.15, 0.05)
 
 
-def table(
-    problem: Toy, kind: Kind, first: int = 1
-) -> tuple[list[Level], list[Moments]]:
+def table(problem, kind, first=1):
     """A constant, a rollout or plug-in over it, and two randomized levels over both."""
     base = ground(problem.facts)
     smooth = problem.facts.curvature < math.inf

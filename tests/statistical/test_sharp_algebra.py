@@ -292,16 +292,12 @@ class Sampler:
         self.rng = np.random.default_rng(seed)
         self.cumulative = np.cumsum(problem.transition, axis=2)
 
-    def step(
-        self, states: np.ndarray, actions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def step(self, states, actions):
         chance = self.rng.random(len(states))
         after = pick(self.cumulative[states, actions], chance)
         return self.problem.reward[states, actions, after], after
 
-    def backup(
-        self, child: int, states: np.ndarray, actions: np.ndarray
-    ) -> np.ndarray:
+    def backup(self, child, states, actions):
         reward, after = self.step(states, actions)
         return reward + self.problem.facts.discount * self.draw(child, after)
 
@@ -366,9 +362,7 @@ class Sampler:
                 out[here] = self._correction(level, s, first, second) / chance
         return out
 
-    def _correction(
-        self, level: Level, s: int, first: np.ndarray, second: np.ndarray
-    ) -> np.ndarray:
+    def _correction(self, level, s, first, second):
         p, sign = self.problem, self.problem.players[s]
         operator = p.facts.operator
 

@@ -96,11 +96,6 @@ def steeper(state, action):
     return [(1.0, state / TOP, min(state + 1, TOP))]
 
 
-def richer(state, action):
-    """A model that pays 1 everywhere."""
-    return [(p, 1.0, after) for p, _, after in ladder_outcomes(state, action)]
-
-
 def short_sum(state, action):
     """Probabilities that sum to 0.9."""
     return [(0.9 * p, r, z) for p, r, z in ladder_outcomes(state, action)]
@@ -271,7 +266,6 @@ WORLDS = (
         **named("deterministic", "deterministic"),
     ),
     model("outcomes, other chances: outcomes= climbs for sure", steeper),
-    model("outcomes, other rewards: outcomes= pays 1 everywhere", richer),
     model(
         "outcomes, a sum of 0.9: probabilities do not sum to 1", short_sum, ends=MAYBE
     ),
@@ -288,12 +282,6 @@ WORLDS = (
         true_value(lambda s, a: [(1.0, 0.5, None)], 0),
         "terminal|end",
         asks=EVALUATED,
-    ),
-    world(
-        "two kinds of ends: terminal= says no where the step says yes",
-        lambda: mdp(comes_back, terminal=lambda state: False),
-        true_value(lambda s, a: [(1.0, 0.5, None)], 0),
-        "terminal|end",
     ),
     operator(
         "operator, not monotone: F falls in the first action",

@@ -42,10 +42,9 @@ from .law import (
     Ask,
     worlds_of,
 )
-from .mutation import Climber, SlottedClimber
+from .mutation import Climber
 from .truth import Truth, mellowmax, solve
 
-WIDE = Ask(epsilon=0.8)
 REACHED = Ask("certified", epsilon=0.5, budget=400_000, reaches=True)
 BILLION, TRILLIONS = 1e9, 1e13
 
@@ -157,7 +156,6 @@ WORLDS = (
     form("array of numbers", lambda n: np.array([float(n)]), first, asks=GROWN),
     form("frozen dataclass", Position, rung),
     form("object with key", Climber, rung, key=rung),
-    form("object with slots", SlottedClimber, rung, key=rung),
     form("NaN beside the state", lambda n: (n, math.nan), first, key=first),
     form(
         "outcomes that are true",

@@ -130,11 +130,6 @@ WORLDS = (
         true_value(ladder_outcomes, 4),
     ),
     world(
-        "a forgetful live one: is at rung 4, and copies forget",
-        lambda: planned(climbed(Forgetful(), 4)),
-        true_value(sprint, 4),
-    ),
-    world(
         "an environment that draws elsewhere: random.random in its step",
         outsider,
         LADDER,

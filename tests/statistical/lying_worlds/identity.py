@@ -8,7 +8,6 @@ Schedules do not, and have to cover here.
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 from .cores import FATE, LADDER, TOP, climb, fate_outcomes, game, mdp, true_value
 from .law import CERTIFIED, EXACT, GROWN, named, worlds_of
@@ -81,21 +80,6 @@ def ended_outcomes(state, action):
     return [
         (p, paid, None if after[1] is False else after) for p, paid, after in found
     ]
-
-
-class Card(NamedTuple):
-    """A state whose text hides its second field."""
-
-    rung: int
-    lucky: Any
-
-    def __str__(self):
-        return f"card {self.rung}"
-
-
-def card_step(state, action, rng):
-    paid, after = fate_step(state, action, rng)
-    return paid, Card(*after)
 
 
 def zero_step(state, action, rng):
@@ -214,10 +198,6 @@ WORLDS = (
         "key hides the end: key= leaves out whether it is over",
         fate(key=rung_of, terminal=unlucky_is_over),
         true_value(ended_outcomes, (0, None)),
-    ),
-    unseen(
-        "text hides the future: key=str, and the text leaves out a field",
-        lambda: mdp(card_step, initial_state=Card(0, None), key=str),
     ),
     unseen(
         "0.0 and -0.0: the step looks at the sign of zero",

@@ -100,14 +100,6 @@ WORLDS = (
         **named("every reward", "reward_range"),
     ),
     world(
-        "late reward, far outside: pays 100 of [0, 1] four steps away",
-        lambda: mdp(walking(lambda s, a, rng: (100.0, s))),
-        paying(100.0),
-        "reward_range",
-        asks=EVALUATED,
-        **named("every reward", "reward_range"),
-    ),
-    world(
         "a rare reward: pays 2,000 of [0, 1] in one call of a thousand",
         lambda: mdp(jackpot),
         true_value(lambda s, a: [(1.0, 2.0, s)], 0),

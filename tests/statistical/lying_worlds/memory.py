@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from functools import cache
 from itertools import count
 
 from .cores import COIN, LADDER, TOP, climb, game, mdp, true_value
@@ -29,15 +28,6 @@ def constant(paid):
     return true_value(lambda state, action: [(1.0, paid, state)], 0)
 
 
-def by_default_argument():
-    def step(state, action, rng, seen=[]):  # noqa: B006
-        seen.append(state)
-        return min(len(seen) / 2_000, 1.0), state
-
-    step.__defaults__[0].clear()  # a default argument outlives the problem
-    return mdp(step)
-
-
 def first_draw_kept():
     """``cache`` around a random function: the first draw of a pair is the only one."""
     drawn: dict[tuple[int, int], int] = {}
@@ -46,23 +36,6 @@ def first_draw_kept():
         if (state, action) not in drawn:
             drawn[state, action] = int(rng.random() < 0.5)
         return float(drawn[state, action]), state
-
-    return mdp(step)
-
-
-def first_draw_of_a_tired_world():
-    """The same with ladders: where a pair led first, it leads for ever."""
-
-    @cache
-    def drawn(state, action):
-        return []
-
-    def step(state, action, rng):
-        after = climb(state, action, rng)
-        kept = drawn(state, action)
-        if not kept:
-            kept.append(after)
-        return state / TOP, kept[0]
 
     return mdp(step)
 
@@ -147,22 +120,12 @@ WORLDS = (
         None,
         asks=ALL_WAYS,
     ),
-    world(
-        "default argument grows: counts its calls in a default argument",
-        by_default_argument,
-        None,
-    ),
     world("every other call: 0 and 1 in turn", paying(lambda n: float(n % 2)), COIN),
     world(
         "two and two: 0, 0, 1, 1 in turn: equal in pairs",
         paying(lambda n: float(n // 2 % 2)),
         COIN,
         **named(NAMES),
-    ),
-    world(
-        "staircase: pays more after every 100 calls",
-        paying(lambda n: min(n // 100 / 20, 1.0)),
-        constant(0.0),
     ),
     world(
         "after 200 calls: pays 0 for 200 calls, then 1",
@@ -219,25 +182,9 @@ WORLDS = (
         COIN,
         **named(NAMES, r"chance|random|determin"),
     ),
-    world(
-        "first step kept: a cache around the next state",
-        first_draw_of_a_tired_world,
-        LADDER,
-        **named(NAMES, r"chance|random|determin"),
-    ),
-    clock(
-        "nanoseconds: pays the clock's last digits",
-        lambda: time.perf_counter_ns() % 1_000_000 / 1e6,
-    ),
     clock(
         "milliseconds: pays in every other millisecond",
         lambda: float(time.perf_counter_ns() // 1_000_000 % 2),
-        ends=(REFUSED, NAMED),
-        names=NAMES,
-    ),
-    clock(
-        "seconds: pays in every other second",
-        lambda: float(int(time.time()) % 2),
         ends=(REFUSED, NAMED),
         names=NAMES,
     ),

@@ -2,7 +2,6 @@
 write into later.
 """
 
-from collections import deque
 from typing import Any
 
 import numba
@@ -151,14 +150,6 @@ def shared_scratch():
     return mdp(step, initial_state=[0], key=first, **DEEP)
 
 
-def default_buffer():
-    def step(state, action, rng, out=np.zeros(1)):
-        paid, out[0] = sprint(int(state[0]))
-        return paid, out
-
-    return mdp(step, initial_state=np.zeros(1), **DEEP)
-
-
 def array_view():
     """Next states are two rows of one buffer in turn: a draw writes over the
     last but one.
@@ -178,13 +169,6 @@ def array_view():
 def compiled_climb(rung, action, rng):
     up = rng.random() < (0.5 if action == 1 else 0.25)
     return min(rung + 1.0, 8.0) if up else rung
-
-
-@numba.njit
-def compiled_write(state, action, rng):
-    rung = state[0]
-    state[0] = compiled_climb(rung, action, rng)
-    return rung / 8.0, state.copy()
 
 
 @numba.njit
@@ -223,12 +207,6 @@ WORLDS = (
         **LADDERS,
     ),
     world(
-        "list, far states: writes at rung 3 and above only",
-        as_list(above(3), **DEEP),
-        **LADDERS,
-        ends=MAYBE,
-    ),
-    world(
         "list, 1 call in 50: writes in one call of fifty",
         as_list(sometimes),
         asks=EVALUATED,
@@ -238,14 +216,6 @@ WORLDS = (
         "returns its state: writes, and returns the object it was given",
         returns_its_state,
         asks=(*BOTH, PROCESSES),
-    ),
-    world(
-        "dict in a tuple: writes into a dict that a tuple holds",
-        writing(
-            lambda rung: ({"rung": rung},),
-            lambda state: state[0]["rung"],
-            lambda state, rung: state[0].update(rung=rung),
-        ),
     ),
     world(
         "array: writes into its NumPy array",
@@ -275,27 +245,9 @@ WORLDS = (
         ),
     ),
     world(
-        "deque: appends to its deque",
-        writing(
-            lambda rung: deque([rung], 1),
-            first,
-            lambda state, rung: state.append(rung),
-        ),
-    ),
-    world(
         "shared next state: every draw returns one list", shared_scratch, **SPRINTING
     ),
-    world(
-        "default argument: every draw returns the array of a default argument",
-        default_buffer,
-        **SPRINTING,
-    ),
     world("views of a buffer: two rows of one array in turn", array_view, **SPRINTING),
-    world(
-        "njit array: compiled step writes into its array",
-        lambda: mdp(compiled_write, initial_state=np.zeros(1)),
-        ends=MAYBE,
-    ),
     world(
         "njit array, later: compiled step writes under action 1 at later states",
         lambda: mdp(compiled_write_later, initial_state=np.zeros(1), **DEEP),

@@ -4,7 +4,6 @@ what they seem.
 
 import copy
 import random
-import secrets
 from typing import Any
 
 import numba
@@ -49,17 +48,6 @@ def from_a_shared_generator():
     return mdp(
         lambda state, a, rng: (state / TOP, climb(state, a, shared)), initial_state=0
     )
-
-
-def from_one_generator_a_state():
-    """Each state has its own generator, made when it is first met."""
-    kept: dict[int, random.Random] = {}
-
-    def step(state, action, rng):
-        own = kept.setdefault(state, random.Random(state))
-        return state / TOP, climb(state, action, own)
-
-    return mdp(step)
 
 
 def from_the_first_stream():
@@ -149,18 +137,8 @@ WORLDS = (
         COIN,
     ),
     world(
-        "secrets: asks the operating system",
-        flipping(lambda s, a, rng: secrets.randbelow(1000) / 1000),
-        COIN,
-    ),
-    world(
         "shared generator: one generator for all calls",
         from_a_shared_generator,
-        LADDER,
-    ),
-    world(
-        "a generator per state: keeps a generator for each state",
-        from_one_generator_a_state,
         LADDER,
     ),
     world(
@@ -185,10 +163,6 @@ WORLDS = (
     ),
     fixed(
         "seeded in the step: default_rng(3) in every call", flipping(never_the_same)
-    ),
-    fixed(
-        "global seed in the step: random.seed(4) in every call",
-        flipping(lambda s, a, rng: random.seed(4) or random.random()),
     ),
     fixed(
         "seeded by the state: a generator seeded by state and action",

@@ -1,7 +1,7 @@
-"""What Tab offers, by the shells' own protocol.
+"""What Tab offers.
 
 Laws: every name of the tables is offered where it can stand; what is offered can be
-used; no adapter's library is imported for it. The bare command is its help.
+used; no adapter's library is imported for it.
 """
 
 import os
@@ -10,7 +10,9 @@ import subprocess
 import sys
 
 import pytest
+from click.shell_completion import ShellComplete
 
+from smoothcruiser.cli.app import app
 from smoothcruiser.methods import METHODS
 from smoothcruiser.operators import OPERATORS
 from smoothcruiser.problem.arguments import read_parameters
@@ -19,26 +21,14 @@ from smoothcruiser.problem.zoo import ZOO
 pytestmark = pytest.mark.compiles
 
 
-def run(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "smoothcruiser", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
+COMPLETION = ShellComplete(app, {}, "smoothcruiser", "_SMOOTHCRUISER_COMPLETE")
 
 
 def offered(*words):
     """What is offered for the last of ``words``."""
-    done = run(
-        _SMOOTHCRUISER_COMPLETE="bash_complete",
-        COMP_WORDS=" ".join(["smoothcruiser", *words]),
-        COMP_CWORD=str(len(words)),
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+    return [
+        item.value for item in COMPLETION.get_completions(list(words[:-1]), words[-1])
+    ]
 
 
 def test_problems():
@@ -73,16 +63,6 @@ def test_commands_and_options():
     assert "--epsilon" in offered("plan", "chain", "--e")
 
 
-def test_no_library_is_imported_for_it():
-    script = (
-        "import sys\n"
-        "from smoothcruiser.cli.completion import problem_names\n"
-        "assert problem_names(None, None, 'gym:')\n"
-        "assert not {'gymnasium', 'pyspiel', 'numba'} & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
-
-
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_completes_with_what_it_is_given(tmp_path):
     """The line of the docs, in a real shell."""
@@ -100,8 +80,11 @@ def test_bash_completes_with_what_it_is_given(tmp_path):
     assert shown.strip() == "frozen-lake"
 
 
-def test_the_bare_command_is_its_help():
-    bare, asked = run(), run("--help")
-    assert (bare.returncode, bare.stderr) == (0, "")
-    assert bare.stdout == asked.stdout
-    assert "problems   List the built-in problems" in bare.stdout
+def test_no_library_is_imported_for_it():
+    script = (
+        "import sys\n"
+        "from smoothcruiser.cli.completion import problem_names\n"
+        "assert problem_names(None, None, 'gym:')\n"
+        "assert not {'gymnasium', 'pyspiel', 'numba'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

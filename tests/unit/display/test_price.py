@@ -18,9 +18,8 @@ def test_times_are_said_as_a_person_would():
     assert {seconds: duration(seconds) for seconds in cases} == cases
     assert duration(1e60) == "3.2e52 years"
     assert rate(5e7) == "50 M calls/s"
-    assert "about 2.0 s on one core at 50 M calls/s" in time_sentence(
-        10**8, 5e7, measured=False
-    )
+    told = time_sentence(10**8, 5e7, measured=False)
+    assert "about 2.0 s on one core at 50 M calls/s" in told
     assert "years" in time_sentence(10**400, 5e7, measured=True)
     assert "unknown" in time_sentence(10, None, measured=False)
 
@@ -31,9 +30,8 @@ def test_rivals_keep_the_same_promise_and_the_papers_count_is_its_schedules():
     prices = {price.name: price for price in rivals(schedule)}
     printed = sc.explain(problem, epsilon="5%", delta=0.1, method="paper").num_calls
     assert prices["SmoothCruiser, paper's constants"].num_calls == printed
-    assert (
-        prices["sparse sampling, same sharp analysis"].num_calls >= schedule.num_calls
-    )
+    sparse = prices["sparse sampling, same sharp analysis"].num_calls
+    assert sparse >= schedule.num_calls
     assert schedule.num_calls < 10**4 < 10**29 < printed
 
 
@@ -41,15 +39,9 @@ def test_rivals_say_why_they_have_no_price():
     """The paper's analysis needs a discount below 1: with a horizon and
     discount 1 it has no price, and the note says so.
     """
-    operator = sc.Entropy(1.0)
-    problem = sc.MDP(
-        lambda s, a, r: (0.0, s),
-        num_actions=2,
-        discount=1.0,
-        operator=operator,
-        horizon=2,
-        initial_state=0,
-    )
+    facts = {"discount": 1.0, "operator": sc.Entropy(1.0), "horizon": 2}
+    step = lambda s, a, r: (0.0, s)  # noqa: E731
+    problem = sc.MDP(step, num_actions=2, initial_state=0, **facts)
     price = rivals(sc.explain(problem, epsilon="20%", delta=0.1))[-1]
     assert price.num_calls is None
     assert price.log10 is None

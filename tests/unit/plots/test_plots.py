@@ -146,11 +146,6 @@ def test_it_is_drawn_on_the_axes_that_are_given():
     assert compile_schedule(FACTS, epsilon=0.4, delta=0.1).plot(ax=ax) is ax
 
 
-def test_names_of_the_user_are_no_formulas():
-    ax = an_estimate(problem="$x^", labels=("$", "$_", "b", "c")).plot()
-    ax.figure.canvas.draw()
-
-
 def test_without_matplotlib_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(

@@ -8,7 +8,6 @@ import pickle
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,18 +15,8 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.search import Certified
-from smoothcruiser.cli.reproduce import QUICK, reproduce_into
-from smoothcruiser.comparison import compare
-from smoothcruiser.progress import (
-    Progress,
-    add_earlier_work,
-    progress_callback,
-    skip_last_report,
-    time_left,
-)
+from smoothcruiser.progress import progress_callback
 from smoothcruiser.progress.bar import Bar
-from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
 
@@ -69,7 +58,7 @@ PLANS: dict[str, tuple[Any, list[str]]] = {
 }
 
 
-def phases(reports: list[Progress]) -> list[str]:
+def phases(reports: list[sc.Progress]) -> list[str]:
     return list(dict.fromkeys(news.phase for news in reports))
 
 
@@ -85,11 +74,11 @@ def is_same(one: sc.Estimate, two: sc.Estimate) -> bool:
 def test_a_plan_reports_its_phases_and_its_counts(name):
     """Phases in order, calls that never fall, the answer last; and the same bits."""
     asked, expected = PLANS[name]
-    seen: list[Progress] = []
+    seen = []
     found = sc.plan(simulator(), progress=seen.append, **asked)
     assert phases(seen) == expected
     assert all(a.calls <= b.calls for a, b in pairwise(seen))
-    assert all(isinstance(news, Progress) for news in seen)
+    assert all(isinstance(news, sc.Progress) for news in seen)
     last = seen[-1]
     spent = found.num_calls if found.calls_spent is None else found.calls_spent
     assert (last.calls, last.interval) == (spent, found.interval)
@@ -101,22 +90,14 @@ def test_a_plan_reports_its_phases_and_its_counts(name):
     assert is_same(found, sc.plan(simulator(), **asked))
 
 
-def test_a_schedule_that_is_run_reports_as_a_plan_does():
-    seen: list[Progress] = []
-    schedule = sc.explain(simulator(), **PROMISE)
-    found = sc.run(simulator(), schedule, progress=seen.append)
-    assert phases(seen) == SAMPLING[1:]
-    assert (seen[-1].calls, seen[-1].interval) == (found.calls_spent, found.interval)
-
-
 @pytest.mark.parametrize("name", PLANS)
 def test_false_in_any_phase_ends_a_plan_with_an_interval_that_holds(name):
     """No report but the last one follows it."""
     asked, expected = PLANS[name]
     for phase in expected[:-1]:
-        seen: list[Progress] = []
+        seen = []
 
-        def stop(news: Progress, seen=seen, phase: str = phase) -> bool:
+        def stop(news, seen=seen, phase: str = phase) -> bool:
             seen.append(news)
             return news.phase != phase
 
@@ -132,7 +113,7 @@ def test_false_in_any_phase_ends_a_plan_with_an_interval_that_holds(name):
 
 @pytest.mark.parametrize("problem", [KNOWN, simulator(outcomes=listed)])
 def test_exact_plans_report_and_stop(problem):
-    seen: list[Progress] = []
+    seen = []
     whole = sc.plan(problem, method="exact", progress=seen.append)
     exploring = ["exploring"] if problem.tables is None else []
     assert phases(seen) == ["preparing", *exploring, "solving", "done"]
@@ -147,9 +128,9 @@ def test_exact_plans_report_and_stop(problem):
 
 def test_a_solver_reports_its_sweeps_and_may_be_stopped():
     slow = sc.make("chain:n=60", discount=0.9999, operator="max")
-    seen: list[Progress] = []
+    seen = []
 
-    def enough(news: Progress) -> bool:
+    def enough(news) -> bool:
         seen.append(news)
         return not news.done
 
@@ -167,7 +148,7 @@ def test_a_solver_reports_its_sweeps_and_may_be_stopped():
 
 
 def test_many_states_count_together():
-    seen: list[Progress] = []
+    seen = []
     how = {"method": "smoothcruiser", **PROMISE}
     found = sc.plan_many(simulator(), [0, 1, 2], progress=seen.append, **how)
     assert all(a.calls <= b.calls for a, b in pairwise(seen))
@@ -185,7 +166,7 @@ def test_many_states_count_together():
 
 
 def test_an_evaluation_reports_and_stops_in_any_phase():
-    seen: list[Progress] = []
+    seen = []
     how = {"budget": 5_000, "delta": 0.1}
     policy = [0.5, 0.5]
     found = sc.evaluate(simulator(), lambda s: policy, progress=seen.append, **how)
@@ -201,8 +182,8 @@ def test_an_evaluation_reports_and_stops_in_any_phase():
 
 
 def test_a_memory_and_a_tree_report_as_plans_do():
-    seen: list[Progress] = []
-    memory = Certified(simulator(), delta=0.1)
+    seen = []
+    memory = sc.Certified(simulator(), delta=0.1)
     answer = memory.query(epsilon=0.3, progress=seen.append)
     assert phases(seen) == ["compiling", "inspecting", "sampling", "done"]
     assert seen[-1].calls == answer.num_calls
@@ -212,7 +193,7 @@ def test_a_memory_and_a_tree_report_as_plans_do():
     with pytest.raises(sc.InvalidInput, match="has to know when to stop"):
         memory.query(progress=True)  # a bar never says stop
     seen.clear()
-    tree = Tree(simulator(), progress=seen.append).grow(calls=500)
+    tree = sc.Tree(simulator(), progress=seen.append).grow(calls=500)
     assert phases(seen) == ["compiling", "done"]
     seen.clear()
     tree.grow(calls=3_000, progress=seen.append)
@@ -221,7 +202,7 @@ def test_a_memory_and_a_tree_report_as_plans_do():
 
 
 def test_agents_and_episodes_report():
-    seen: list[Progress] = []
+    seen = []
     agent = sc.Agent(simulator(), "uct", budget=300, progress=seen.append)
     agent.act(0)
     assert seen[-1].phase == "done"
@@ -241,37 +222,37 @@ def test_agents_and_episodes_report():
 
 
 def test_a_comparison_reports_runs_and_what_happens_in_them():
-    seen: list[Progress] = []
+    seen = []
     how = {"budgets": [200, 400], "methods": ["certified", "uct"]}
-    rows = compare(simulator(), progress=seen.append, **how)
+    rows = sc.compare(simulator(), progress=seen.append, **how)
     assert [(r.method, r.num_calls) for r in rows] == [
-        (r.method, r.num_calls) for r in compare(simulator(), **how)
+        (r.method, r.num_calls) for r in sc.compare(simulator(), **how)
     ]
     assert {"comparing", "compiling", "sampling", "done"} <= set(phases(seen))
     assert all(a.calls <= b.calls for a, b in pairwise(seen))
     assert seen[-1].calls == sum(row.num_calls for row in rows)
     assert seen[0].label == "run 1 of 4: certified"
-    part = compare(simulator(), progress=lambda news: news.done < 2, **how)
+    part = sc.compare(simulator(), progress=lambda news: news.done < 2, **how)
     assert [row.method for row in part] == ["certified", "certified"]
 
 
 def test_a_comparison_tells_of_the_exact_solution_before_its_runs():
     """It may take long. Stopped, it is no truth: there are no runs then."""
-    seen: list[Progress] = []
+    seen = []
     how = {"budgets": [200], "methods": ["uct"]}
-    whole = compare(simulator(outcomes=listed), progress=seen.append, **how)
+    whole = sc.compare(simulator(outcomes=listed), progress=seen.append, **how)
     assert whole.truth is not None
     first = [news.phase for news in seen if news.label == "the exact solution"]
     assert {"exploring", "solving"} <= set(first)
     assert seen[len(first)].label == "run 1 of 1: uct"
     for stop in ("exploring", "solving"):
-        part = compare(
+        part = sc.compare(
             simulator(outcomes=listed), progress=lambda x, p=stop: x.phase != p, **how
         )
         assert (len(part), part.truth, len(part.not_run)) == (0, None, 1)
         assert "Stopped by hand" in str(part)
     with pytest.raises(Broken):
-        compare(simulator(outcomes=listed), progress=fail, **how)
+        sc.compare(simulator(outcomes=listed), progress=fail, **how)
 
 
 @pytest.mark.parametrize("name", ["smoothcruiser", "certified", "auto", "uct"])
@@ -288,14 +269,6 @@ def test_numpys_false_stops_too_and_other_answers_do_not(name):
     assert many.num_calls == 0
 
 
-def test_reproducing_ends_with_the_last_report(tmp_path):
-    seen: list[Progress] = []
-    little = replace(QUICK, points=2, sharp_every=2)
-    reproduce_into(tmp_path, "figure1", little, progress=seen.append)
-    assert phases(seen) == ["reproducing", "done"]
-    assert seen[-2].done == seen[-2].total == 2
-
-
 class Broken(Exception):
     """An error of the callback's own."""
 
@@ -303,22 +276,22 @@ class Broken(Exception):
 @pytest.mark.parametrize("phase", ["preparing", "compiling", "sampling"])
 @pytest.mark.parametrize("name", ["smoothcruiser", "certified", "uct"])
 def test_errors_of_a_callback_arrive_as_they_are(name, phase):
-    def fails(news: Progress):
+    def fails(news):
         if news.phase == phase:
             raise Broken
 
     with pytest.raises(Broken):
         sc.plan(simulator(), progress=fails, **PLANS[name][0])
     with pytest.raises(Broken):
-        compare(simulator(), progress=fail, methods=["uct"], budgets=[10])
+        sc.compare(simulator(), progress=fail, methods=["uct"], budgets=[10])
 
 
-def fail(news: Progress):
+def fail(news):
     raise Broken
 
 
 def test_an_error_of_a_callback_ends_worker_processes():
-    def fails(news: Progress):
+    def fails(news):
         if news.calls:
             raise Broken
 
@@ -345,7 +318,7 @@ def test_a_progress_object_may_have_any_attributes():
         watch = 3.5  # a stopwatch, say
         reports = 0
 
-        def __call__(self, news: Progress):
+        def __call__(self, news):
             self.reports += 1
 
     meter = Meter()
@@ -378,7 +351,7 @@ def test_a_bar_writes_lines_to_standard_error_alone():
 
 def test_a_bar_within_a_bar_is_silent_and_bars_travel(capsys):
     with Bar(), Bar() as inner:
-        inner(Progress(phase="solving", calls=0, seconds=0.0))
+        inner(sc.Progress(phase="solving", calls=0, seconds=0.0))
     assert capsys.readouterr().err == ""
     agent = sc.Agent(simulator(), "uct", budget=100, progress=True)
     assert isinstance(pickle.loads(pickle.dumps(agent)).query.progress, Bar)
@@ -404,24 +377,10 @@ def test_stores_are_logged(caplog, tmp_path):
     asked = {"method": "smoothcruiser", **PROMISE, "store": store}
     with caplog.at_level(logging.INFO, logger="smoothcruiser"):
         run = sc.plan(simulator(), progress=lambda news: not news.calls, **asked).run
-        seen: list[Progress] = []
+        seen = []
         sc.resume(run, store, simulator(), progress=seen.append)
     told = " ".join(r.getMessage() for r in caplog.records)
     assert f"store {store} is opened to write" in told
     assert f"run {run} of {store} goes on with smoothcruiser" in told
     assert phases(seen)[-1] == "done"
     assert seen[-1].resumed == 0 or seen[-1].resumed < seen[-1].calls
-
-
-def test_reports_of_parts():
-    seen: list[Progress] = []
-    one = Progress(calls=5, seconds=1.0, price=10, interval=(0.0, 1.0))
-    told = add_earlier_work(skip_last_report(seen.append), 3, 2.0)
-    assert told is not None
-    told(one)
-    told(Progress(phase="done", calls=9, seconds=1.0))
-    assert [(x.calls, x.seconds, x.price) for x in seen] == [(8, 3.0, 13)]
-    assert time_left(5, 10, 1.0) == 1.0
-    assert time_left(5, 10, 1.0, until=0.5) == 0.5
-    assert time_left(0, 10, 1.0) is None
-    assert time_left(5, None, 1.0) is None

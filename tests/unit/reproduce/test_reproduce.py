@@ -95,19 +95,6 @@ def test_figure_2_equals_the_published_formulas():
         assert same(row.sparse, sparse(row.epsilon))
 
 
-def test_slopes_of_known_powers():
-    rows = [
-        figures.Figure1Row(
-            e, *(-p * math.log10(e) for p in (2, 3, 4, 5, 6, 7)), math.nan, math.nan
-        )
-        for e in np.logspace(-9, -1, 41)
-    ]
-    found = {(s.curve, s.low): s.slope for s in figures.slopes(rows)}
-    assert found["simulated", 1e-9] == pytest.approx(2.0)
-    assert found["run", 1e-4] == pytest.approx(7.0)
-    assert not any(curve == "sharp" for curve, _ in found)
-
-
 def test_the_simulated_curve_far_beyond_floats():
     """The memo and the logarithms: an accuracy of 1e-150 is finite, and the
     recurrence holds there.
@@ -161,22 +148,6 @@ def test_without_noise_the_check_is_exact_in_the_mean():
     assert abs(errors.mean()) <= 4.0 * errors.std() / math.sqrt(4000)
 
 
-def test_vectorized_steps_follow_the_tables():
-    """Each of the grid's outcomes as often as its probability says, within 5
-    standard deviations.
-    """
-    problem = figures.ENVIRONMENTS[2].problem()
-    count, rng = 20_000, np.random.default_rng(0)
-    for state, action in ((0, 1), (6, 2), (12, 0), (24, 3)):
-        pair = np.full(count, state), np.full(count, action)
-        reward, after = figures.step(problem, *pair, rng)
-        for p, r, z in problem.tables.outcomes(state, action):
-            hits = after == z
-            assert abs(hits.mean() - p) <= 5.0 * math.sqrt(p * (1.0 - p) / count)
-            assert set(reward[hits]) <= {r}
-        assert set(after) <= {z for _, _, z in problem.tables.outcomes(state, action)}
-
-
 # --- the full algorithm -------------------------------------------------------
 
 
@@ -212,20 +183,6 @@ def test_the_reward_sensitive_cases_are_sensitive():
             exact = float(sc.solve(case.problem).values[case.state])
             unpaid = full._without_rewards(case.problem, case.state)
             assert exact - unpaid > 0.8 * exact
-
-
-@pytest.mark.compiles
-def test_the_game_takes_turns():
-    """By hand on the 5-chain before the reward, without regularization: max
-    steps into the last state for 100 at once.
-    """
-    problem = full.variant(figures.ENVIRONMENTS[0], sc.Max(), scale=100.0, game=True)
-    values = np.asarray(sc.solve(problem).values)
-    assert problem.mover(3) == 1
-    assert problem.mover(8) == 2
-    assert values[3] == pytest.approx(100.0)
-    # min steps left from 3, and max moves in 2
-    assert values[8] == pytest.approx(0.2 * values[2])
 
 
 @pytest.mark.compiles
