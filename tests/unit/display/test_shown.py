@@ -21,7 +21,9 @@ from rich.cells import cell_len
 
 import smoothcruiser as sc
 from smoothcruiser import displayable as shown
+from smoothcruiser.certified.state_table import queried_estimates
 from smoothcruiser.comparison import jobs_of
+from smoothcruiser.display import markup as picture
 from smoothcruiser.display import page
 from smoothcruiser.display.document import Column, Grid, table_lines
 from smoothcruiser.display.listing_pages import runs_page
@@ -552,3 +554,21 @@ def test_a_state_without_a_text_is_planned_and_shown():
     tree = sc.Tree(mdp).grow(simulations=20)
     assert "state=a Mute without a text" in repr(tree)
     assert "state a Mute without a text" in sc.view(tree)
+
+
+def test_ticks_are_round_numbers_inside_the_axis():
+    labels = {(0.0, 1.0): "0.0 0.2 0.4 0.6 0.8 1.0", (-3.0, 11.0): "-2 0 2 4 6 8 10"}
+    for ends, expected in labels.items():
+        assert " ".join(label for _, label in picture._ticks(*ends)) == expected
+    for width in (0.1, 0.37, 1.0, 2.4, 5.2, 9.9):
+        assert 3 <= len(picture._ticks(0.033, 0.033 + width)) <= 8
+
+
+def test_a_memory_shows_the_usual_error_of_its_queries():
+    made = sc.Certified(world("ring"), delta=0.1)
+    answer = made.query(2, budget=300)
+    assert answer.standard_error
+    (found,) = queried_estimates(made)
+    assert found.standard_error == answer.standard_error
+    assert format_bound(answer.standard_error) in str(made)
+    assert "a usual error is not promised" in " ".join(str(made).split())

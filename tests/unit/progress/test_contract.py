@@ -15,7 +15,12 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.progress import progress_callback
+from smoothcruiser.progress import (
+    add_earlier_work,
+    progress_callback,
+    skip_last_report,
+    time_left,
+)
 from smoothcruiser.progress.bar import Bar
 
 pytestmark = pytest.mark.compiles
@@ -384,3 +389,16 @@ def test_stores_are_logged(caplog, tmp_path):
     assert f"run {run} of {store} goes on with smoothcruiser" in told
     assert phases(seen)[-1] == "done"
     assert seen[-1].resumed == 0 or seen[-1].resumed < seen[-1].calls
+
+
+def test_reports_of_parts():
+    seen = []
+    one = sc.Progress(calls=5, seconds=1.0, price=10, interval=(0.0, 1.0))
+    told = add_earlier_work(skip_last_report(seen.append), 3, 2.0)
+    told(one)
+    told(sc.Progress(phase="done", calls=9, seconds=1.0))
+    assert [(x.calls, x.seconds, x.price) for x in seen] == [(8, 3.0, 13)]
+    assert time_left(5, 10, 1.0) == 1.0
+    assert time_left(5, 10, 1.0, until=0.5) == 0.5
+    assert time_left(0, 10, 1.0) is None
+    assert time_left(5, None, 1.0) is None

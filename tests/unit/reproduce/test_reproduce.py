@@ -257,3 +257,30 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch, module):
         sc.MissingExtra, match=r"pip install 'smoothcruiser\[report\]'"
     ):
         write_report(Results(figure_1=(row,)), tmp_path)
+
+
+def test_slopes_of_known_powers():
+    rows = [
+        figures.Figure1Row(
+            e, *(-p * math.log10(e) for p in (2, 3, 4, 5, 6, 7)), math.nan, math.nan
+        )
+        for e in np.logspace(-9, -1, 41)
+    ]
+    found = {(s.curve, s.low): s.slope for s in figures.slopes(rows)}
+    assert found["simulated", 1e-9] == pytest.approx(2.0)
+    assert found["run", 1e-4] == pytest.approx(7.0)
+    assert not any(curve == "sharp" for curve, _ in found)
+
+
+@pytest.mark.compiles
+def test_the_game_takes_turns():
+    """By hand on the 5-chain before the reward, without regularization: max
+    steps into the last state for 100 at once.
+    """
+    problem = full.variant(figures.ENVIRONMENTS[0], sc.Max(), scale=100.0, game=True)
+    values = np.asarray(sc.solve(problem).values)
+    assert problem.mover(3) == 1
+    assert problem.mover(8) == 2
+    assert values[3] == pytest.approx(100.0)
+    # min steps left from 3, and max moves in 2
+    assert values[8] == pytest.approx(0.2 * values[2])
