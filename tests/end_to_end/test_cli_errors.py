@@ -44,7 +44,7 @@ BAD = [
     (f"{PLAN} --workers 0", "at least 1"),
     (f"{PLAN} --shards 0", "at least 1"),
     (f"{PLAN} --seconds -1", "above 0"),
-    (f"{PLAN} --scheduler nowhere", "--scheduler"),
+    (f"{PLAN} --scheduler nowhere", "executor 'dask', got executor 'reference'"),
     (f"{PLAN} --store .", "--store"),
     ("plan --resume 1", "--store"),
     ("plan --resume one --store x.db", "'one'"),
