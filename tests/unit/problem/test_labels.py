@@ -12,7 +12,6 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.make import from_spec, is_spec
 
 pytestmark = pytest.mark.compiles
@@ -110,25 +109,6 @@ def test_other_ways_to_an_answer_have_them_too():
     assert sc.plan(ended, method="uct").action_label is None
 
 
-@pytest.mark.parametrize(
-    "text, labels",
-    [
-        ("chain:n=4", ("left", "right")),
-        ("gridworld:n=3", ("left", "right", "up", "down")),
-        ("d-chain:d=3", ("right", "down")),
-        ("sailing:n=2", 8),
-        ("frozen-lake", ("right", "down", "left", "up")),
-        ("garnet:actions=2", None),
-    ],
-)
-def test_problems_of_the_zoo_name_their_moves(text, labels):
-    problem = sc.make(text, discount=1.0 if text[0] in "dsf" else 0.5, operator="max")
-    if isinstance(labels, int):
-        assert len(problem.actions) == labels
-    else:
-        assert problem.actions == labels
-
-
 def test_the_moves_of_the_zoo_go_where_their_names_say():
     grid = sc.make("gridworld:n=7", discount=0.5, operator="max")
     ahead = {"left": -1, "right": 1, "up": -7, "down": 7}
@@ -157,11 +137,6 @@ def test_a_spec_rebuilds_them():
     assert not is_spec({**spec, "actions": "ab"})
     assert not is_spec({**spec, "actions": [1, 2]})
     assert "actions" not in sc.make("chain", discount=0.5, temperature=1).spec
-
-
-def test_labels_are_no_part_of_the_fingerprint():
-    named, renamed = shop(), shop(actions=["hold", "order"])
-    assert fingerprint(named).parts == fingerprint(renamed).parts
 
 
 def test_a_resumed_run_has_the_present_labels(tmp_path):

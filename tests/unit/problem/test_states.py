@@ -1,7 +1,5 @@
 """States that a step must not change: found before the run, whatever the engine."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import pytest
@@ -18,20 +16,13 @@ def careless(state, action, rng):
     return reward, state
 
 
-@numba.njit
-def careful(state, action, rng):
-    after = state.copy()
-    after[0] += 1
-    return 1.0 / (1.0 + state[0]), after
-
-
-def problem(step) -> sc.Problem:
+def problem(step):
     return mdp(step, initial_state=np.zeros(2))
 
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("step", [careless, careless.py_func])
-def test_a_step_that_writes_into_its_state_is_refused(step) -> None:
+def test_a_step_that_writes_into_its_state_is_refused(step):
     """Its interval would be disjoint from the truth; the caller's own array
     stays as it was.
     """
@@ -39,18 +30,6 @@ def test_a_step_that_writes_into_its_state_is_refused(step) -> None:
     with pytest.raises(sc.OracleError, match="changed the state it was given"):
         sc.plan(made, epsilon="30%", delta=0.1, method="smoothcruiser")
     assert made.initial_state.tolist() == [0.0, 0.0]
-
-
-def test_a_careful_step_runs_and_the_look_is_counted() -> None:
-    """Two actions and eight steps of a walk, each called twice before the run
-    and once after it.
-    """
-    made = problem(careful.py_func)
-    estimate = sc.plan(made, epsilon="30%", delta=0.1, method="smoothcruiser")
-    schedule = sc.explain(made, epsilon="30%", delta=0.1)
-    assert made.inspection_calls == 30
-    assert estimate.price == schedule.num_calls + 30
-    assert estimate.num_calls <= estimate.price
 
 
 SAME_BYTES = [
@@ -62,14 +41,14 @@ SAME_BYTES = [
 
 
 @pytest.mark.parametrize(("one", "other"), SAME_BYTES)
-def test_arrays_of_the_same_bytes_are_other_states_in_another_type(one, other) -> None:
+def test_arrays_of_the_same_bytes_are_other_states_in_another_type(one, other):
     assert one.tobytes() == other.tobytes()
     assert state_key(one) != state_key(other)
     assert state_key((one, 1)) != state_key((other, 1))
     assert state_key(one) == state_key(one.copy())
 
 
-def test_zero_has_no_sign_in_keys_and_objects_have_none() -> None:
+def test_zero_has_no_sign_in_keys_and_objects_have_none():
     assert state_key(np.array([-0.0])) == state_key(np.array([0.0]))
     boxed = np.zeros(1, [("x", "O")])  # its bytes are addresses
     with pytest.raises(sc.SmoothcruiserError, match="cannot be"):
@@ -77,7 +56,7 @@ def test_zero_has_no_sign_in_keys_and_objects_have_none() -> None:
 
 
 @pytest.mark.compiles
-def test_certified_values_of_states_with_the_same_bytes() -> None:
+def test_certified_values_of_states_with_the_same_bytes():
     """From 7 half of the steps lead to uint8 255, which pays 1 for ever, and half to
     int8 -1, which pays nothing: V(7) = 0.5 * 0.5 * 2.
     """

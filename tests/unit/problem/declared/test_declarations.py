@@ -2,8 +2,6 @@
 where it cannot be.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import pytest
@@ -39,9 +37,7 @@ PROMISE = {"epsilon": 1.0, "delta": 0.1, "method": "smoothcruiser"}
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("executor", ["reference", "python", "compiled", "batched"])
-def test_fewer_legal_actions_than_declared_are_refused_where_they_are_met(
-    executor: str,
-) -> None:
+def test_fewer_legal_actions_than_declared_are_refused_where_they_are_met(executor):
     arrays = executor == "batched"
     oracle, test = (sc.batched(rows), legal_rows) if arrays else (step, legal)
     problem = mdp(oracle, legal=test, **FALSE)
@@ -52,7 +48,7 @@ def test_fewer_legal_actions_than_declared_are_refused_where_they_are_met(
 @pytest.mark.slow
 @pytest.mark.compiles
 @pytest.mark.parametrize("compiled", [True, False])
-def test_searches_and_policies_meet_the_same_refusal(compiled: bool) -> None:
+def test_searches_and_policies_meet_the_same_refusal(compiled):
     functions = (step, legal) if compiled else (step.py_func, legal.py_func)
     problem = mdp(functions[0], legal=functions[1], **FALSE)
     for run in (
@@ -65,7 +61,7 @@ def test_searches_and_policies_meet_the_same_refusal(compiled: bool) -> None:
 
 
 @pytest.mark.compiles
-def test_the_certificate_names_the_fewest_actions_and_the_operator() -> None:
+def test_the_certificate_names_the_fewest_actions_and_the_operator():
     smooth = sc.CustomOperator(
         lambda q: float(np.logaddexp.reduce(q)),
         lambda q: np.exp(q - np.logaddexp.reduce(q)),
@@ -81,7 +77,7 @@ def test_the_certificate_names_the_fewest_actions_and_the_operator() -> None:
         assert "CustomOperator" in named
 
 
-def test_an_interval_with_nothing_in_it_is_an_error() -> None:
+def test_an_interval_with_nothing_in_it_is_an_error():
     """value_bounds that the world breaks: every reward is 1, the value 2, and
     the bounds end at 1.2.
     """

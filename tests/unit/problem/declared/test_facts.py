@@ -2,11 +2,8 @@
 follows from them. Without a change: gamma = 1/2, lambda = 1, K = 2, rewards in [0, 1].
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from worlds import mdp, walk
@@ -27,13 +24,13 @@ STRICT = TURNS | {"total_reward_range": (0.5, 1.0), "horizon": 3}
 LATE = M * (1.0 + 0.5**3) / 1.5  # the offset of three strict turns
 
 
-class Unshifted(type(sc.Max())):  # type: ignore[misc]
+class Unshifted(type(sc.Max())):
     """An operator for which Lemma T, F(Q + c) = F(Q) + c, is not known."""
 
     shift_invariant = False
 
 
-def facts(**changes: Any) -> Any:
+def facts(**changes):
     if "player" in changes:
         usual = {"num_actions": 2, "discount": 0.5, "operator": sc.Entropy(1.0)}
         return sc.Game(walk, **(usual | changes)).facts
@@ -42,7 +39,7 @@ def facts(**changes: Any) -> Any:
 
 UNKNOWN = TOTAL | {"operator": Unshifted(), "total_reward_range": (-1.0, 1.0)}
 HALF = sc.CustomOperator(lambda q: 0.5 * float(max(q)) + 0.25, lambda q: q, smooth=1.0)
-BY_HAND: list[tuple[dict[str, Any], str, tuple[Any, ...], Any]] = [
+BY_HAND = [
     # the regularizer moves the value and does not widen it
     ({}, "value_range", (), (2 * M, 2 * (1 + M))),
     ({}, "value_span", (), 2.0),
@@ -111,13 +108,11 @@ BY_HAND: list[tuple[dict[str, Any], str, tuple[Any, ...], Any]] = [
 
 
 @pytest.mark.parametrize(("changes", "name", "arguments", "expected"), BY_HAND)
-def test_bounds_by_hand(
-    changes: dict[str, Any], name: str, arguments: tuple[Any, ...], expected: Any
-) -> None:
+def test_bounds_by_hand(changes, name, arguments, expected):
     assert getattr(facts(**changes), name)(*arguments) == pytest.approx(expected)
 
 
-def test_what_is_known_of_actions_ends_and_rewards() -> None:
+def test_what_is_known_of_actions_ends_and_rewards():
     assert (facts().min_actions, facts(**SOME).min_actions) == (2, 1)
     assert facts(**SOME, min_actions=2).min_actions == 2
     assert [facts(terminal=x).terminals for x in (True, False)] == [True, False]
@@ -133,7 +128,7 @@ def test_what_is_known_of_actions_ends_and_rewards() -> None:
 
 @pytest.mark.parametrize("discount", [0.0, 0.9, 0.999999995, 1 - 2.0**-52])
 @pytest.mark.parametrize("steps", [0, 3, 20])
-def test_discounted_steps_near_one_lose_no_digit(discount: float, steps: int) -> None:
+def test_discounted_steps_near_one_lose_no_digit(discount, steps):
     """1 - gamma**3 has nine digits left at 0.999999995: bounds on V were as wrong."""
     exact = sum((Fraction(discount) ** i for i in range(steps)), Fraction(0))
     computed = Fraction(facts(discount=discount).steps(steps))

@@ -2,8 +2,6 @@
 whatever they say.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -34,7 +32,7 @@ FACTS = mdp(ends_at_once, **COLD).facts
 @pytest.mark.compiles
 @pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling", "certified"])
 @pytest.mark.parametrize("seed", range(2))
-def test_an_end_is_inside_the_interval(method: str, seed: int) -> None:
+def test_an_end_is_inside_the_interval(method, seed):
     """Every state that goes on is worth 1.9 to 2; the clip at r + gamma 1.9 =
     0.95 shut out the truth, 0.9.
     """
@@ -50,7 +48,7 @@ def test_an_end_is_inside_the_interval(method: str, seed: int) -> None:
     )
 
 
-def test_the_box_of_action_values_holds_a_move_into_an_end() -> None:
+def test_the_box_of_action_values_holds_a_move_into_an_end():
     low, high = FACTS.q_bounds()
     assert low == 0.0  # r_lo + gamma * 0, not r_lo + gamma * 0.9
     assert Fraction(high) >= 1 + Fraction(2.1) / 2  # rounded up, by one unit
@@ -58,7 +56,7 @@ def test_the_box_of_action_values_holds_a_move_into_an_end() -> None:
     assert FACTS.value_bounds() == (0.9, 2.1)  # as given, where a step is left
 
 
-def test_at_the_last_step_of_a_horizon_the_next_value_is_zero() -> None:
+def test_at_the_last_step_of_a_horizon_the_next_value_is_zero():
     problem = mdp(stage, **ONE, horizon=1, value_bounds=(0.85, 0.95))
     assert problem.facts.q_bounds() == (0.0, 1.0)
     answer = sc.plan(problem, epsilon=0.05, delta=0.1, method="smoothcruiser")
@@ -66,7 +64,7 @@ def test_at_the_last_step_of_a_horizon_the_next_value_is_zero() -> None:
 
 
 @pytest.mark.compiles
-def test_bounds_given_for_one_operator_are_dropped_for_another() -> None:
+def test_bounds_given_for_one_operator_are_dropped_for_another():
     """V of Entropy(0.1) may lie in [0.9, 2.1] and V of another operator outside."""
     assert FACTS.under(FACTS.operator).given_bounds == (0.9, 2.1)
     assert FACTS.under(sc.Max()).given_bounds is None
@@ -86,9 +84,7 @@ def pays(state, action, rng):
 
 @pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling", "certified"])
 @pytest.mark.parametrize("bounds", [(1.5, 3.0), (1.2, 3.0)])
-def test_bounds_that_a_stage_contradicts_are_refused(
-    method: str, bounds: tuple[float, float]
-) -> None:
+def test_bounds_that_a_stage_contradicts_are_refused(method, bounds):
     """One step before the end V <= 1 < 1.2: no draw is needed to see it. The
     truth is 2.55.
     """
@@ -102,7 +98,7 @@ def test_bounds_that_a_stage_contradicts_are_refused(
 
 
 @pytest.mark.parametrize(("discount", "value"), [(0.7, 1.0), (0.99, 30.0)])
-def test_tight_bounds_survive_rounding(discount: float, value: float) -> None:
+def test_tight_bounds_survive_rounding(discount, value):
     """0.3 / (1 - 0.7) = 1 is what the rewards allow, whichever way the last bit
     falls.
     """

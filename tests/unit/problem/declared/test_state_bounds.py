@@ -2,8 +2,6 @@
 where an answer proves them false.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -145,9 +143,7 @@ def test_the_certificate_names_the_claim():
 def test_a_contradiction_names_the_bounds():
     """V = 1, and both bounds say at most 0.7: one backup excludes that."""
     problem = world(lambda s: 0.6, lambda s: 0.7, gap=0.1, deterministic=True)
-    with pytest.raises(
-        sc.OracleError, match=r"exclude each other.*lower\(state\) <= V"
-    ):
+    with pytest.raises(sc.OracleError, match=r"exclude each other.*lower\(state\) <="):
         sc.plan(problem, method="certified", epsilon=0.01, delta=0.1)
 
 

@@ -14,9 +14,9 @@ import sys
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser import Game
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.fingerprint import DERIVED, UNANSWERING, fingerprint
-from smoothcruiser.problem.problem import Game
 
 HELPERS = """
 RATE = 0.5
@@ -310,13 +310,6 @@ def test_what_changes_no_answer_changes_nothing(written, old, new):
     after = written(SHOP.replace(old, new, 1))
     assert after.changes(before.parts) == ()
     assert after.digest == before.digest
-
-
-def test_two_readings_of_one_problem_are_equal(written):
-    written()
-    problem = sys.modules["shop"].PROBLEM
-    assert fingerprint(problem) == fingerprint(problem)
-    assert fingerprint(dataclasses.replace(problem)) == fingerprint(problem)
 
 
 def test_a_refusal_can_name_parts_that_are_new_or_gone(written):

@@ -118,14 +118,10 @@ def test_methods_and_verbs_that_need_all_actions_refuse():
 def test_a_sampled_list_proves_nothing():
     """The best of 64 samples is not the best of all actions."""
     problem = world(deterministic=True)
-    with pytest.raises(
-        sc.InvalidInput, match="solve=True needs a list of all actions"
-    ):
+    with pytest.raises(sc.InvalidInput, match="solve=True needs a list of all action"):
         sc.Tree(problem, method=sc.UCT(solve=True))
     listed = mdp(operator=sc.Max(), deterministic=True)
-    with pytest.raises(
-        sc.InvalidInput, match="solve=True needs all actions of a node"
-    ):
+    with pytest.raises(sc.InvalidInput, match="solve=True needs all actions of a nod"):
         sc.Tree(listed, method=sc.UCT(solve=True, action_widening=(1, 0.5)))
 
 

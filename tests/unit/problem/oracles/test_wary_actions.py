@@ -1,7 +1,5 @@
 """Actions that refuse to be compared with a name are numbers in all else."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import json
