@@ -12,12 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.adapters.gymnax.task_ranges import (
-    RANGES,
-    WHOLE,
-    known_range,
-    meanings,
-)
+from smoothcruiser.adapters.gymnax.task_ranges import known_range, meanings
 from smoothcruiser.adapters.pgx.known_games import GAMES, HIDDEN, unknown
 
 HERE = {"discount": 0.9, "operator": "max"}
@@ -50,15 +45,6 @@ def test_what_would_be_downloaded_is_refused_by_name(without):
         sc.make("gymnax:MNISTBandit-bsuite", **HERE)
 
 
-@pytest.mark.parametrize(
-    "name, extra",
-    [("gymnax:CartPole-v1,x64=true,horizon=5", "gymnax"), ("pgx:tic_tac_toe", "pgx")],
-)
-def test_a_missing_library_names_its_extra(name, extra, without):
-    with pytest.raises(sc.MissingExtra, match=rf"smoothcruiser\[{extra}\]"):
-        sc.make(name, **HERE)
-
-
 @pytest.mark.parametrize("adapter", ["gymnax", "pgx"])
 def test_only_what_there_is_can_be_imported_from_an_adapter(adapter, without):
     module = getattr(__import__(f"smoothcruiser.adapters.{adapter}").adapters, adapter)
@@ -66,22 +52,6 @@ def test_only_what_there_is_can_be_imported_from_an_adapter(adapter, without):
         _ = module.problems
     with pytest.raises(sc.MissingExtra):
         _ = module.problem
-
-
-def test_no_name_is_hidden_and_known():
-    assert not HIDDEN.keys() & GAMES.keys()
-    assert RANGES.keys() >= WHOLE
-    assert GAMES["2048"].rewards == (0, sum(2**n for n in range(2, 18)))
-
-
-@pytest.mark.parametrize("name", GAMES)
-def test_a_game_is_described(name):
-    known = GAMES[name]
-    if known.rewards is not None:
-        assert known.rewards[0] <= 0.0 <= known.rewards[1]
-    if known.actions is not None:
-        assert len(set(known.actions)) == len(known.actions)
-    assert not known.at_the_end or known.rewards is not None
 
 
 def test_ranges_follow_from_parameters():

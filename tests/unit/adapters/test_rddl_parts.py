@@ -42,14 +42,6 @@ MOVE = Fluent("move", ("r1",), "way", ("stay", "left", "right"), 0)
 # --- actions ------------------------------------------------------------------
 
 
-def test_one_at_a_time():
-    found = list_actions(bools("a", "b", "c"), 1, 10)
-    assert found.labels == ("noop", "a", "b", "c")
-    assert found.values[2] == (False, True, False)
-    assert found.ground_action(2) == {"b": True}
-    assert found.ground_action(0) == {}
-
-
 def test_several_at_once_are_counted_by_binomials():
     for n, m in ((5, 2), (6, 6), (4, 0), (3, 9)):
         found = list_actions(bools(*(f"a{i}" for i in range(n))), m, 10**6)
@@ -71,9 +63,7 @@ def test_other_values_than_bools():
 
 
 def test_too_many_are_refused_with_their_number_and_the_limit():
-    with pytest.raises(
-        sc.InvalidInput, match=r"1,099,511,627,776 joint actions .*more than 1,024"
-    ):
+    with pytest.raises(sc.InvalidInput, match=r"1,099,511,627,776 joint .*than 1,024"):
         list_actions(bools(*(f"a{i}" for i in range(40))), 40, 1024)
 
 
@@ -86,7 +76,6 @@ def test_actions_without_a_list_are_refused(kind, word):
 # --- expressions --------------------------------------------------------------
 
 X, Y, N = SlotNode(0, "bool"), SlotNode(1, "bool"), SlotNode(2, "int")
-TRUE, FALSE = ConstantNode(True), ConstantNode(False)
 
 
 def test_kinds_are_kept_apart():

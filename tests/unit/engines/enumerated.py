@@ -9,24 +9,21 @@ replaced, and what is averaged is what a run would sample.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
+from smoothcruiser import Root, Schedule
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
-from smoothcruiser.problem.problem import Problem
-from smoothcruiser.schedule.schedule import Level, Root, Schedule
 
 
 class Paths:
     """All sequences of answers, one after the other, depth first."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.answers: list[bool] = []  # those to give again, then the first new one
         self.given = 0
         self.chance = 1.0
 
-    def ask(self, chance: float) -> bool:
+    def ask(self, chance):
         """Whether an event of this chance happens on the path under way."""
         if chance >= 1.0 or chance <= 0.0:
             return chance >= 1.0
@@ -37,7 +34,7 @@ class Paths:
         self.chance *= chance if answer else 1.0 - chance
         return answer
 
-    def advance(self) -> bool:
+    def advance(self):
         """Turn to the next path; False after the last."""
         while self.answers and not self.answers[-1]:
             self.answers.pop()
@@ -46,7 +43,7 @@ class Paths:
         self.given, self.chance = 0, 1.0
         return bool(self.answers)
 
-    def random(self) -> Uniform:
+    def random(self):
         """A new uniform, as a stream has them."""
         return Uniform(self)
 
@@ -54,14 +51,14 @@ class Paths:
 class Uniform:
     """A number in [0, scale) of which the answers so far are known."""
 
-    def __init__(self, paths: Paths, scale: float = 1.0) -> None:
+    def __init__(self, paths, scale=1.0):
         self.paths, self.scale = paths, scale
         self.low, self.high = 0.0, 1.0
 
-    def __mul__(self, scale: float) -> Uniform:
+    def __mul__(self, scale):
         return Uniform(self.paths, self.scale * scale)
 
-    def __lt__(self, bound: float) -> bool:
+    def __lt__(self, bound):
         cut = min(max(bound / self.scale, self.low), self.high)
         below = self.paths.ask((cut - self.low) / (self.high - self.low))
         if below:
@@ -71,12 +68,7 @@ class Uniform:
         return below
 
 
-def exact_mean(
-    problem: Problem,
-    levels: tuple[Level, ...],
-    state: Any,
-    engine: Callable[[Job], Any] = ReferenceEngine,
-) -> float:
+def exact_mean(problem, levels, state, engine=ReferenceEngine):
     """The mean of the last level of a table at ``state``."""
     root = Root("value", 1, len(levels) - 1, "none")
     plan = Schedule("enumerated", problem.facts, levels, root, math.inf, 1.0)

@@ -2,8 +2,6 @@
 the two halves of a promise (bias and radius).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -12,7 +10,7 @@ import pytest
 import smoothcruiser as sc
 
 
-def lottery(rewards: tuple[float, ...], player: int = 1, **more: object) -> sc.Problem:
+def lottery(rewards, player=1, **more):
     """One step, each action with a sure reward."""
     kind = sc.MDP if player == 1 else sc.Game
     if player == 2:
@@ -39,7 +37,7 @@ PROMISE = {"method": "smoothcruiser", "epsilon": 0.1, "delta": 0.1}
         ((0.3, 0.05, 0.2, 0.9), 2, (1, 2)),
     ],
 )
-def test_actions_that_may_be_best(rewards, player, best) -> None:
+def test_actions_that_may_be_best(rewards, player, best):
     """An action is excluded exactly where its best case misses the surest worst case of
     another, for the player who moves. Max is monotone, so V lies between the best of the
     lower and of the upper ends.
@@ -60,7 +58,7 @@ def test_actions_that_may_be_best(rewards, player, best) -> None:
 
 
 @pytest.mark.parametrize("player", [1, 2])
-def test_boxes_that_touch_exclude_nothing(player: int) -> None:
+def test_boxes_that_touch_exclude_nothing(player):
     """Rewards in [1/2, 1/2] make every box a point: a tie, and all may be best."""
     found = sc.plan(lottery((0.5,) * 3, player, reward_range=(0.5, 0.5)), **PROMISE)
     assert found.certificate.q_intervals == ((0.5, 0.5),) * 3
@@ -69,7 +67,7 @@ def test_boxes_that_touch_exclude_nothing(player: int) -> None:
 
 
 @pytest.mark.parametrize("player", [1, 2])
-def test_illegal_actions_have_no_box_and_cannot_be_best(player: int) -> None:
+def test_illegal_actions_have_no_box_and_cannot_be_best(player):
     problem = lottery((0.9, 0.5, 0.1), player, legal=lambda state, action: action == 1)
     found = sc.plan(problem, **PROMISE)
     assert found.certificate.best_actions == (1,)
@@ -79,7 +77,7 @@ def test_illegal_actions_have_no_box_and_cannot_be_best(player: int) -> None:
         assert [math.isnan(x) for x in numbers] == [True, False, True]
 
 
-def test_answers_are_clipped_to_what_rewards_allow() -> None:
+def test_answers_are_clipped_to_what_rewards_allow():
     """A reward at the edge: no interval reaches beyond it."""
     found = sc.plan(lottery((0.0, 1.0)), **PROMISE)
     (low, _), (_, high) = found.certificate.q_intervals
@@ -87,7 +85,7 @@ def test_answers_are_clipped_to_what_rewards_allow() -> None:
     assert found.interval[1] == 1.0
 
 
-def test_one_sampled_value_has_no_action() -> None:
+def test_one_sampled_value_has_no_action():
     """Where samples of V itself are cheaper, there are no action values, no
     policy, and no best actions; the interval is clipped all the same.
     """
@@ -105,7 +103,7 @@ def test_one_sampled_value_has_no_action() -> None:
     assert found.interval[1] == high
 
 
-def test_a_run_that_ends_early_reports_what_it_promised() -> None:
+def test_a_run_that_ends_early_reports_what_it_promised():
     """Sure rewards: the first look is enough, epsilon stays the promised one,
     and the certificate names the inequality that used the data.
     """
@@ -117,7 +115,7 @@ def test_a_run_that_ends_early_reports_what_it_promised() -> None:
     assert any("allowed an early stop" in note for note in found.notes)
 
 
-def test_a_run_to_its_end_has_the_promised_radius() -> None:
+def test_a_run_to_its_end_has_the_promised_radius():
     """Fair coins have the largest variance: no look helps, all samples are taken,
     and the fixed bound closes the promise.
     """

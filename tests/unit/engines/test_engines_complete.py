@@ -2,19 +2,17 @@
 word.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 import smoothcruiser as sc
+from smoothcruiser import InvalidInput, Kind
 from smoothcruiser.cli.app import app
-from smoothcruiser.engines.base import Engine, Job
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.registry import (
     BATCHED,
     COMPILED,
@@ -29,9 +27,7 @@ from smoothcruiser.engines.registry import (
     open_workers,
 )
 from smoothcruiser.engines.shards import cut_shards
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.query import Compute
-from smoothcruiser.schedule.schedule import Kind
 
 ROOT = Path(__file__).resolve().parents[3]
 # executors that the golden answers do not name, and why
@@ -42,31 +38,31 @@ NOT_GOLDEN = {
 }
 
 
-def place(executor: str | None = None, scheduler: str | None = None) -> Compute:
+def place(executor=None, scheduler=None):
     return Compute(executor=executor, scheduler=scheduler, workers=1)
 
 
-def table() -> sc.Problem:
+def table():
     return sc.make("garnet:states=5,actions=2", discount=0.4, temperature=1.0)
 
 
-def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+def step(state, action, rng):
     return rng.random(), (state + action) % 3
 
 
-def plain() -> sc.Problem:
+def plain():
     return sc.MDP(
         step, num_actions=2, discount=0.4, operator=sc.Entropy(1.0), initial_state=0
     )
 
 
-def job(problem: sc.Problem) -> Job:
+def job(problem):
     schedule = sc.explain(problem, epsilon="30%", delta=0.1, method="smoothcruiser")
     return Job(problem, schedule, problem.initial_state)
 
 
 @pytest.mark.parametrize("name", list(EXECUTORS))
-def test_every_list_of_executors_has_every_executor(name: str) -> None:
+def test_every_list_of_executors_has_every_executor(name):
     help_text = CliRunner().invoke(app, ["plan", "--help"]).output
     listed = re.search(r"--executor NAME\s+(.*?)\s+\[default", help_text, flags=re.S)
     assert listed is not None
@@ -78,7 +74,7 @@ def test_every_list_of_executors_has_every_executor(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(EXECUTORS))
-def test_a_row_has_its_own_name_and_an_engine_that_declares_itself(name: str) -> None:
+def test_a_row_has_its_own_name_and_an_engine_that_declares_itself(name):
     """Kinds are declared one by one: a kind that is added to the enumeration is
     refused until an engine can run it.
     """
@@ -94,7 +90,7 @@ def test_a_row_has_its_own_name_and_an_engine_that_declares_itself(name: str) ->
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("name", [REFERENCE.name, PYTHON.name, BATCHED.name])
-def test_same_bits_is_what_a_row_says(name: str) -> None:
+def test_same_bits_is_what_a_row_says(name):
     """A row whose bits are those of reference runs a shard to the same sums."""
     shard = cut_shards(job(table()).schedule)[0][0]
     mine = make_engine(name, job(table())).run_shard(shard, 5)
@@ -102,28 +98,7 @@ def test_same_bits_is_what_a_row_says(name: str) -> None:
     assert (mine == known) is EXECUTORS[name].same_bits
 
 
-def test_a_kind_that_an_engine_does_not_declare_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """In one sentence that names who can, before the engine is built."""
-
-    def built(engine: Engine, job: Job) -> None:
-        raise AssertionError("the engine was built")
-
-    small = job(table())
-    kinds = {level.kind for level in small.schedule.levels}
-    python = PYTHON.engine(small.problem)
-    monkeypatch.setattr(python, "kinds", python.kinds - {max(kinds)})
-    monkeypatch.setattr(python, "__init__", built)
-    word = max(kinds).name.lower()
-    sentence = rf"'python' cannot run levels of kind {word}; executors that can: ref"
-    with pytest.raises(InvalidInput, match=sentence):
-        open_workers(small, place("python"))
-    with pytest.raises(InvalidInput, match=r"'processes' cannot run levels of kind"):
-        open_workers(small, place("processes"))
-
-
-def test_what_a_row_refuses_is_refused_before_it_opens() -> None:
+def test_what_a_row_refuses_is_refused_before_it_opens():
     for name, sentence in (
         ("compiled", "The compiled executor needs a tabular problem"),
         ("batched", "The batched executor needs a step over arrays"),
@@ -132,7 +107,7 @@ def test_what_a_row_refuses_is_refused_before_it_opens() -> None:
             open_workers(job(plain()), place(name))
 
 
-def test_the_default_is_the_fastest_that_can() -> None:
+def test_the_default_is_the_fastest_that_can():
     import numba
 
     rows = dataclasses.replace(plain(), oracle=sc.batched(step))
@@ -147,20 +122,16 @@ def test_the_default_is_the_fastest_that_can() -> None:
         assert choose(problem, place()) is expected
 
 
-def test_an_address_chooses_the_cluster_and_nothing_else_takes_it() -> None:
+def test_an_address_chooses_the_cluster_and_nothing_else_takes_it():
     assert choose(plain(), place(scheduler="tcp://there:1")) is DASK
     assert choose(plain(), place("dask", "tcp://there:1")) is DASK
-    with pytest.raises(
-        InvalidInput, match=r"belongs to executor 'dask', got .*python"
-    ):
+    with pytest.raises(InvalidInput, match=r"belongs to executor 'dask', got .*pytho"):
         choose(plain(), place("python", "tcp://there:1"))
 
 
-def test_methods_with_two_forms_ask_the_table() -> None:
+def test_methods_with_two_forms_ask_the_table():
     assert machine_code(None, "Tree search") is None
     assert machine_code("compiled", "Tree search") is True
     assert machine_code("reference", "Tree search") is False
-    with pytest.raises(
-        InvalidInput, match="Tree search runs on executor 'compiled' o"
-    ):
+    with pytest.raises(InvalidInput, match="Tree search runs on executor 'compiled' "):
         machine_code("dask", "Tree search")

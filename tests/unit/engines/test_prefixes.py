@@ -1,9 +1,6 @@
 """Shards in pieces, and what is known of a run in its middle."""
 
-from __future__ import annotations
-
 import threading
-from typing import Any
 
 import pytest
 
@@ -16,10 +13,9 @@ from smoothcruiser.engines.run import Cause, Ledger, RootSums
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.workers import Turns
 from smoothcruiser.errors import Interrupted
-from smoothcruiser.progress import Progress
 
 
-def part(draws: int, total: float) -> Partial:
+def part(draws, total):
     return Partial(draws, total, total * total, 10 * draws)
 
 
@@ -29,7 +25,7 @@ SEGMENTS = (
 )
 
 
-def test_a_prefix_ends_at_the_first_shard_that_is_missing() -> None:
+def test_a_prefix_ends_at_the_first_shard_that_is_missing():
     """Law: shards out of order count only as far as they extend the prefix; the first
     samples of the next shard are a part of it.
     """
@@ -48,7 +44,7 @@ def test_a_prefix_ends_at_the_first_shard_that_is_missing() -> None:
     assert found.num_calls == 20 + 20 + 10 + 10
 
 
-def test_an_action_that_has_stopped_keeps_its_sums() -> None:
+def test_an_action_that_has_stopped_keeps_its_sums():
     """Law: shards beyond the checkpoint where it stopped are not counted."""
     ledger = Ledger(SEGMENTS, [0], lambda look, tally: True)
     ledger.add(Shard(0, 2, 4, 2), part(2, 9.0))
@@ -59,19 +55,7 @@ def test_an_action_that_has_stopped_keeps_its_sums() -> None:
     assert (tallies[0].draws, tallies[0].look, calls) == (4, 0, 40)
 
 
-def test_new_calls_of_a_piece_are_counted_once() -> None:
-    ledger, shard = Ledger(SEGMENTS, [0], lambda look, tally: False), SEGMENTS[0][0]
-    assert [ledger.add(shard, part(n, 1.0)) for n in (1, 2)] == [10, 10]
-
-
-def test_a_source_ends_before_its_room() -> None:
-    """Law: what the shards handed out can cost is never more than the room."""
-    ledger = Ledger(SEGMENTS, [0, 1], lambda look, tally: False)
-    given = list(ledger.source(59, lambda shard: 10 * shard.count))
-    assert [(shard.index, shard.action) for shard in given] == [(0, 0), (0, 1)]
-
-
-def test_actions_take_turns() -> None:
+def test_actions_take_turns():
     """Law: a shard that was begun waits until every action has one under way."""
     shards = [Shard(action, index, 0, 9) for index in (0, 1) for action in (0, 1)]
     turns = Turns(iter(shards), 5, abreast=2)
@@ -88,24 +72,24 @@ def test_actions_take_turns() -> None:
     assert next(turns, None) is None
 
 
-def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+def step(state, action, rng):
     return rng.random() * (0.5 + 0.5 * rng.numpy().random()), (state + action) % 5
 
 
-def problem() -> sc.MDP:
+def problem():
     facts = {"num_actions": 2, "discount": 0.4, "operator": sc.Entropy(1.0)}
     return sc.MDP(step, initial_state=0, **facts)
 
 
-PROMISE: dict[str, Any] = {"epsilon": "25%", "delta": 0.1, "method": "smoothcruiser"}
+PROMISE = {"epsilon": "25%", "delta": 0.1, "method": "smoothcruiser"}
 
 
 @pytest.mark.compiles
-def test_pieces_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_do_not_change_a_bit(monkeypatch):
     """Law: one sample per piece gives the bits, calls and certificate of whole shards."""
     whole = sc.plan(problem(), executor="python", **PROMISE)
     monkeypatch.setattr(workers, "PIECE_SECONDS", 0.0)
-    seen: list[Progress] = []
+    seen = []
     pieces = sc.plan(problem(), executor="python", progress=seen.append, **PROMISE)
     assert len(seen) > 25
     for name in ("value", "interval", "num_calls", "calls_spent", "certificate"):
@@ -114,7 +98,7 @@ def test_pieces_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("executor", ["python", "reference", "compiled", "batched"])
-def test_a_stopped_shard_leaves_the_sums_of_its_first_samples(executor: str) -> None:
+def test_a_stopped_shard_leaves_the_sums_of_its_first_samples(executor):
     """Law: what is left is, to the last bit, a shard of so many samples (of so many
     whole batches for batched).
     """

@@ -1,7 +1,5 @@
 """What a root adds up beside its sums."""
 
-from __future__ import annotations
-
 import math
 import random
 from array import array
@@ -24,7 +22,7 @@ HALF = 1.3
 SCORE = Score(BINNED, HALF, BINS / (2.0 * HALF))
 
 
-def test_a_sample_is_spread_over_its_two_neighbours() -> None:
+def test_a_sample_is_spread_over_its_two_neighbours():
     """Law: the weights add up to one sample, and their mean is the sample, rounded
     down by less than 1/WHOLE of a bin; what lies outside is taken to the end.
     """
@@ -41,7 +39,7 @@ def test_a_sample_is_spread_over_its_two_neighbours() -> None:
 
 
 @pytest.mark.parametrize("score", [SCORE, Score(LOGGED, 0.0, 0.7), Score()])
-def test_sums_in_pieces_are_those_at_once(score: Score) -> None:
+def test_sums_in_pieces_are_those_at_once(score):
     """Law: a shard that is resumed has the bits of one that is run at once, and whole
     numbers add up in any order.
     """
@@ -56,7 +54,7 @@ def test_sums_in_pieces_are_those_at_once(score: Score) -> None:
     assert add_sums((), whole) == add_sums(whole, ()) == whole
 
 
-def test_psi() -> None:
+def test_psi():
     """Law: e^psi(x) = 1 + x + x^2/2 for x >= 0, and psi is odd."""
     for x in (0.0, 1e-9, 0.3, 40.0):
         assert math.exp(psi(x)) == pytest.approx(1.0 + x + x * x / 2.0)

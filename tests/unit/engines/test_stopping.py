@@ -2,8 +2,6 @@
 promise of the root.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -26,7 +24,7 @@ FULL = SCHEDULE.root.samples
 LOOK = SCHEDULE.root.looks[-1]
 
 
-def tally(*samples: tuple[int, float], rule: StoppingRule = RULE) -> RootSums:
+def tally(*samples, rule=RULE):
     """The sums of so many samples at so many distances from the centre."""
     found = RootSums()
     for count, x in samples:
@@ -40,25 +38,18 @@ def tally(*samples: tuple[int, float], rule: StoppingRule = RULE) -> RootSums:
     return found
 
 
-def noisy(draws: int) -> RootSums:
+def noisy(draws):
     """Half of the samples at each end of their range: the largest variance."""
     half = 0.5 * RULE.promise.spread
     return tally((draws // 2, -half), (draws - draws // 2, half))
 
 
-def steady(draws: int) -> RootSums:
+def steady(draws):
     """Every sample the same."""
     return tally((draws, 0.25))
 
 
-def test_the_schedule_has_what_the_tests_need() -> None:
-    assert RULE.promise.bias > 0.0
-    assert RULE.rounding > 0.0
-    assert 1 < LOOK < FULL
-    assert RULE.score.half == pytest.approx(0.5 * RULE.promise.spread)
-
-
-def test_shares_of_delta() -> None:
+def test_shares_of_delta():
     """Law: the bets have log(2 means/delta_a), the fixed promise log(2 means/(delta -
     delta_a)), so that all sides of all means together fail with probability delta.
     """
@@ -69,7 +60,7 @@ def test_shares_of_delta() -> None:
     assert events * (math.exp(-bets) + math.exp(-fixed)) == pytest.approx(0.1)
 
 
-def test_noise_has_the_fixed_radius_at_the_full_number_of_samples() -> None:
+def test_noise_has_the_fixed_radius_at_the_full_number_of_samples():
     """There it is part of the width, with bias and rounding, around the mean."""
     known, added = noisy(FULL), RULE.promise.bias + RULE.rounding
     middle, width = RULE.ball(known)
@@ -77,7 +68,7 @@ def test_noise_has_the_fixed_radius_at_the_full_number_of_samples() -> None:
     assert width == pytest.approx(RULE.promise.radius + added)
 
 
-def test_a_prefix_has_the_line_which_ends_at_the_fixed_radius() -> None:
+def test_a_prefix_has_the_line_which_ends_at_the_fixed_radius():
     """Law: at any count noise has the width of the line, by hand: R (l + n psi)/(n
     theta) with psi at p = min(p*, 1/theta - 1/(e^theta - 1)).
     """
@@ -95,7 +86,7 @@ def test_a_prefix_has_the_line_which_ends_at_the_fixed_radius() -> None:
     assert RULE.ball(RootSums())[1] == math.inf
 
 
-def test_steady_samples_have_the_interval_of_the_bets() -> None:
+def test_steady_samples_have_the_interval_of_the_bets():
     """Law: by hand on the grid, both sides, widened by two units of a weight; the
     answer is its middle and not the mean.
     """
@@ -113,7 +104,7 @@ def test_steady_samples_have_the_interval_of_the_bets() -> None:
     assert ends[0] < RULE.mean(known) < ends[1]
 
 
-def test_bets_that_exclude_the_fixed_interval_are_dropped() -> None:
+def test_bets_that_exclude_the_fixed_interval_are_dropped():
     """Law: one of two bounds has failed then, and the fixed one is taken."""
     known = replace(noisy(FULL), score=steady(FULL).score)
     wrong = replace(known, total=-0.2 * FULL)
@@ -122,7 +113,7 @@ def test_bets_that_exclude_the_fixed_interval_are_dropped() -> None:
     assert width == pytest.approx(RULE.promise.half_width + RULE.rounding)
 
 
-def test_samples_outside_their_proved_range_are_not_bet_on() -> None:
+def test_samples_outside_their_proved_range_are_not_bet_on():
     """Law: bets hold for samples in the range of the player who moves."""
     low, high = (tuple(x) for x in (RULE.promise.low * 2, RULE.promise.high * 2))
     game = replace(RULE.promise, low=(low[0], low[1] + 0.3), high=high)
@@ -132,7 +123,7 @@ def test_samples_outside_their_proved_range_are_not_bet_on() -> None:
     assert second.bound_name(Outcome({0: known})) == "Bennett at every count"
 
 
-def test_a_shorter_range_of_the_mover_makes_bets_narrower() -> None:
+def test_a_shorter_range_of_the_mover_makes_bets_narrower():
     low, high = RULE.promise.low, RULE.promise.high
     game = replace(RULE.promise, low=low * 2, high=(high[0], high[0] - 0.5))
     known = tally((FULL // 8, -0.2))
@@ -140,7 +131,7 @@ def test_a_shorter_range_of_the_mover_makes_bets_narrower() -> None:
     assert second.ball(known)[1] < whole.ball(known)[1]
 
 
-def test_an_action_stops_where_radius_and_bias_together_keep_epsilon() -> None:
+def test_an_action_stops_where_radius_and_bias_together_keep_epsilon():
     assert RULE.enough(0, steady(LOOK))
     assert not RULE.enough(0, noisy(LOOK))
     known = steady(FULL // 4)
@@ -167,11 +158,11 @@ def test_an_action_stops_where_radius_and_bias_together_keep_epsilon() -> None:
         ((noisy(FULL), noisy(FULL)), SCHEDULE.root.bound),
     ],
 )
-def test_the_certificate_names_the_inequalities_that_closed_it(tallies, bound) -> None:
+def test_the_certificate_names_the_inequalities_that_closed_it(tallies, bound):
     assert RULE.bound_name(Outcome(dict(enumerate(tallies)))) == bound
 
 
-def test_a_root_that_knows_a_second_moment_only() -> None:
+def test_a_root_that_knows_a_second_moment_only():
     """Law: the answer is c + sum psi(alpha (Y - c))/(n alpha), the radius alpha S^2/2 +
     l/(n alpha) at every count, which is sqrt(2 S^2 l/N) at the last one.
     """
@@ -193,7 +184,7 @@ def test_a_root_that_knows_a_second_moment_only() -> None:
     assert rule.bound_name(Outcome({0: part})) == "Catoni at every count"
 
 
-def test_the_printed_promise_is_the_printed_epsilon_and_never_stops_early() -> None:
+def test_the_printed_promise_is_the_printed_epsilon_and_never_stops_early():
     schedule = paper_schedule(FACTS, epsilon=2.0, delta_prime=0.05)
     rule = stopping_rule(schedule)
     full = tally((schedule.root.samples, 0.25), rule=rule)
@@ -204,7 +195,7 @@ def test_the_printed_promise_is_the_printed_epsilon_and_never_stops_early() -> N
     assert rule.bound_name(Outcome({})).startswith("paper")
 
 
-def test_an_epsilon_below_rounding_is_refused() -> None:
+def test_an_epsilon_below_rounding_is_refused():
     """Rewards near 1e12 leave no digits for an epsilon of a thousandth."""
     far = Facts(2, 2, 0.3, sc.Entropy(1.0), (1e12, 1e12 + 1.0))
     schedule = compile_schedule(far, epsilon=0.3, delta=0.1)

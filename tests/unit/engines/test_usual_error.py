@@ -1,7 +1,5 @@
 """The usual standard error of a schedule's value: hand-computed sums of root samples."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

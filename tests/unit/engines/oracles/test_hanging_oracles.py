@@ -13,7 +13,7 @@ from smoothcruiser.engines import watchdog
 
 pytestmark = pytest.mark.compiles
 
-RETURNED: list[int] = []  # calls that slept to their end
+RETURNED = []  # calls that slept to their end
 
 
 def sleeps(state, action, rng):
@@ -74,9 +74,7 @@ def test_a_slow_oracle_within_its_limit_is_left_alone():
     "limit", [0, -1, 1e-300, 1e10, math.inf, math.nan, True, "soon"]
 )
 def test_a_time_limit_that_is_none_is_refused(limit):
-    with pytest.raises(
-        sc.InvalidInput, match="call_seconds must be a number of seconds from"
-    ):
+    with pytest.raises(sc.InvalidInput, match="call_seconds must be a number of seco"):
         sc.MDP(walk, call_seconds=limit, **COMMON)
 
 

@@ -1,10 +1,7 @@
 """What a run sees of the step: before it, while it lasts, and after it."""
 
-from __future__ import annotations
-
 import itertools
 import random
-from typing import Any
 
 import pytest
 
@@ -12,27 +9,27 @@ import smoothcruiser as sc
 from smoothcruiser.engines.inspection import look
 from smoothcruiser.problem.states import Guard
 
-COMMON: dict[str, Any] = {"num_actions": 2, "discount": 0.3}
+COMMON = {"num_actions": 2, "discount": 0.3}
 COMMON["operator"] = sc.Entropy(1.0)
-PROMISE: dict[str, Any] = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
+PROMISE = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
 
 
 class Cell:
     """An object without ``==``."""
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, place):
         self.place = place
 
 
 class Slotted:
     __slots__ = ("place",)
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, place):
         self.place = place
 
 
 @pytest.mark.parametrize("make", [Cell, Slotted])
-def test_objects_are_compared_by_what_they_hold(make) -> None:
+def test_objects_are_compared_by_what_they_hold(make):
     def good(state, action, rng):
         return rng.random(), make(state.place + rng.integers(2))
 
@@ -45,11 +42,11 @@ def test_objects_are_compared_by_what_they_hold(make) -> None:
         plan_from(bad, make(0))
 
 
-def plan_from(step: Any, state: Any = 0, **more: Any) -> sc.Estimate:
+def plan_from(step, state=0, **more):
     return sc.plan(sc.MDP(step, initial_state=state, **COMMON), **PROMISE | more)
 
 
-def test_a_write_by_one_action_or_in_one_of_fifty_calls_is_seen() -> None:
+def test_a_write_by_one_action_or_in_one_of_fifty_calls_is_seen():
     """The first before the run, the second while it lasts."""
 
     def second(state, action, rng):
@@ -67,7 +64,7 @@ def test_a_write_by_one_action_or_in_one_of_fifty_calls_is_seen() -> None:
             plan_from(step, [0])
 
 
-def test_calls_that_share_one_next_state_are_refused() -> None:
+def test_calls_that_share_one_next_state_are_refused():
     shared = [0]
 
     def step(state, action, rng):
@@ -78,13 +75,13 @@ def test_calls_that_share_one_next_state_are_refused() -> None:
         plan_from(step, [0])
 
 
-def test_randomness_from_elsewhere_is_refused() -> None:
+def test_randomness_from_elsewhere_is_refused():
     source = random.Random(3)
     with pytest.raises(sc.OracleError, match="draw every number from the rng"):
         plan_from(lambda s, a, rng: (source.random(), s))
 
 
-def test_a_law_that_changes_late_is_seen_after_the_run() -> None:
+def test_a_law_that_changes_late_is_seen_after_the_run():
     """The first thousand calls pay one half, all later ones nothing: only
     asking again can tell.
     """
@@ -98,7 +95,7 @@ def test_a_law_that_changes_late_is_seen_after_the_run() -> None:
 
 
 @pytest.mark.parametrize("name", ["legal", "player"])
-def test_companions_that_change_their_mind_are_refused(name: str) -> None:
+def test_companions_that_change_their_mind_are_refused(name):
     calls = itertools.count()
     turns = {
         "legal": lambda s, a: a == 0 or next(calls) % 3 != 0,
@@ -115,7 +112,7 @@ def test_companions_that_change_their_mind_are_refused(name: str) -> None:
 
 
 @pytest.mark.compiles
-def test_states_that_carry_a_stamp_are_no_fault() -> None:
+def test_states_that_carry_a_stamp_are_no_fault():
     """A fresh number in every state changes no future: next states that differ
     are followed.
     """
@@ -129,7 +126,7 @@ def test_states_that_carry_a_stamp_are_no_fault() -> None:
     assert sc.check(problem).ok
 
 
-def test_what_is_looked_at_is_counted_and_named() -> None:
+def test_what_is_looked_at_is_counted_and_named():
     problem = sc.MDP(
         lambda s, a, rng: (rng.random(), [s[0] + 1]), initial_state=[0], **COMMON
     )
@@ -147,7 +144,7 @@ def test_what_is_looked_at_is_counted_and_named() -> None:
     assert sc.plan(problem, budget=price + 30, **PROMISE).num_calls <= price + 30
 
 
-def test_a_guard_gets_rarer_and_never_stops() -> None:
+def test_a_guard_gets_rarer_and_never_stops():
     guard = Guard()
     looks = []
     for call in range(200_000):

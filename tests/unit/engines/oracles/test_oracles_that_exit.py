@@ -53,9 +53,7 @@ TREE = {"method": "uct", "budget": 2000}
 )
 def test_an_oracle_that_exits_is_reported_with_its_place(executor, error):
     shown = f"{type(error).__name__}: {error}".removesuffix(": ")
-    with pytest.raises(
-        sc.OracleError, match=rf"^The oracle raised {shown} at state 3, action [01];"
-    ):
+    with pytest.raises(sc.OracleError, match=rf"^The .* {shown} at state 3, action"):
         sc.plan(sc.MDP(raises(error), **COMMON), 2, executor=executor, **PROMISE)
 
 
@@ -98,7 +96,7 @@ def test_companions_that_exit_are_reported(name):
     problem = sc.MDP(walk, **COMMON, **{name: ends_here})
     asked = {"method": "exact"} if name == "outcomes" else PROMISE
     with pytest.raises(
-        sc.OracleError, match=rf"^{name} raised SystemExit: done at state 0"
+        sc.OracleError, match=rf"^{name} raised SystemExit.* at state 0"
     ):
         sc.plan(problem, **asked)
 

@@ -1,7 +1,5 @@
 """Timing the step where it runs: a step that ends its process ends a worker."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

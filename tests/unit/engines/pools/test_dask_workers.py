@@ -5,8 +5,6 @@ The scenarios from the command line (Ctrl-C, kill -9, certificates of the user's
 are in benchmarks/scale/cluster.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import re
@@ -14,19 +12,16 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser import InvalidInput, MissingExtra, OracleError, WorkersLost
 from smoothcruiser.engines import base as versions
 from smoothcruiser.engines.first_shard import MOST_CALLS
 from smoothcruiser.engines.pools.base import Build
 from smoothcruiser.engines.registry import first_shard_of
-from smoothcruiser.errors import InvalidInput, MissingExtra, OracleError, WorkersLost
 from smoothcruiser.problem.fingerprint import Fingerprint
 from smoothcruiser.query import Compute
 from smoothcruiser.store import Store
@@ -38,7 +33,7 @@ from benchmarks.scale.cluster_nodes import Node, edited_copy, listening, world  
 from smoothcruiser.engines.pools import dask, dask_cluster, dask_worker  # noqa: E402
 
 pytestmark = pytest.mark.compiles
-PROMISE: dict[str, Any] = {"epsilon": "25%", "delta": 0.1, "shards": 6}
+PROMISE = {"epsilon": "25%", "delta": 0.1, "shards": 6}
 PROMISE["method"] = "smoothcruiser"
 
 
@@ -47,27 +42,27 @@ class Counting:
 
     calls = 0
 
-    def __call__(self, state: int, action: int, rng: Any) -> tuple[float, int]:
+    def __call__(self, state, action, rng):
         Counting.calls += 1
         return rng.random(), state
 
 
-def problem(**changes: Any) -> sc.Problem:
+def problem(**changes):
     facts = {"num_actions": 2, "discount": 0.4, "operator": sc.Entropy(1.0)}
     return sc.MDP(Counting(), initial_state=0, **(facts | changes))
 
 
-def itself(problem: sc.Problem) -> sc.Problem:
+def itself(problem):
     return problem
 
 
-def payload(**changes: Any) -> bytes:
+def payload(**changes):
     mine = problem(**changes)
     return dask_worker.pack_build(Build(mine, itself), first_shard_of(mine, "python"))
 
 
 @pytest.fixture(autouse=True)
-def address(monkeypatch: pytest.MonkeyPatch) -> None:
+def address(monkeypatch):
     """This process stands for a worker where a test calls what runs there."""
     monkeypatch.setattr(dask_worker, "_worker_address", lambda: "here")
 
@@ -75,7 +70,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- evidence -----------------------------------------------------------------
 
 
-def test_evidence_of_equal_processes_is_equal_and_makes_no_call() -> None:
+def test_evidence_of_equal_processes_is_equal_and_makes_no_call():
     Counting.calls = 0
     one, two = (dask_worker.Evidence.here(payload()) for _ in range(2))
     assert one.digest == two.digest
@@ -93,7 +88,7 @@ DIFFERENT = {
 }
 
 
-def test_every_part_of_the_evidence_counts_and_is_named() -> None:
+def test_every_part_of_the_evidence_counts_and_is_named():
     own = dask_worker.Evidence.here(payload())
     for field, (value, fragment) in DIFFERENT.items():
         other = replace(own, **{field: value})
@@ -101,9 +96,7 @@ def test_every_part_of_the_evidence_counts_and_is_named() -> None:
         assert re.search(fragment, str(other.against(own)))
 
 
-def test_one_edited_byte_of_any_source_file_changes_the_hashes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_edited_byte_of_any_source_file_changes_the_hashes(tmp_path, monkeypatch):
     """An upgrade in place leaves old code in workers that are running."""
     shutil.copytree(versions.PACKAGE / "engines", tmp_path / "engines")
     monkeypatch.setattr(versions, "PACKAGE", tmp_path)
@@ -118,8 +111,8 @@ def test_one_edited_byte_of_any_source_file_changes_the_hashes(
     assert dask_worker.Evidence.here(payload()).edited
 
 
-def test_a_worker_that_is_not_as_expected_runs_nothing() -> None:
-    def runs(built: Any, item: Any) -> None:
+def test_a_worker_that_is_not_as_expected_runs_nothing():
+    def runs(built, item):
         raise AssertionError("it ran")
 
     reply = dask_worker.run_item("one", payload(), "another digest", runs, 1)
@@ -127,14 +120,14 @@ def test_a_worker_that_is_not_as_expected_runs_nothing() -> None:
     assert reply.evidence is not None
 
 
-def test_what_an_item_raises_is_part_of_the_reply() -> None:
+def test_what_an_item_raises_is_part_of_the_reply():
     packed = payload()
     expected = dask_worker.prove("two", packed).digest
 
-    def fails(built: Any, item: Any) -> None:
+    def fails(built, item):
         raise item
 
-    def reply(error: BaseException) -> Any:
+    def reply(error):
         return dask_worker.run_item("two", packed, expected, fails, error).error
 
     assert isinstance(reply(sc.Unpayable("too much")), sc.Unpayable)
@@ -143,15 +136,15 @@ def test_what_an_item_raises_is_part_of_the_reply() -> None:
         assert type(error).__name__ in str(reply(error))
 
 
-def test_threads_of_a_worker_share_nothing() -> None:
+def test_threads_of_a_worker_share_nothing():
     """An engine in plain Python keeps the stream of its shard: two threads on one
     engine would mix their numbers.
     """
     packed = payload()
     expected = dask_worker.prove("three", packed).digest
-    things: list[object] = []
+    things = []
 
-    def ask() -> None:
+    def ask():
         for i in range(3):
             reply = dask_worker.run_item(
                 "three", packed, expected, lambda thing, _: thing, i
@@ -166,18 +159,10 @@ def test_threads_of_a_worker_share_nothing() -> None:
     assert len(set(map(id, things))) == 2
 
 
-def test_a_stopped_pool_is_not_asked_again() -> None:
-    """The inspection after a run would wait for workers that are still busy."""
-    pool = dask.Dask.__new__(dask.Dask)
-    assert pool.reachable
-    pool.stop()
-    assert not pool.reachable
-
-
 # --- the first shard ----------------------------------------------------------
 
 
-def test_the_first_shard_follows_the_levels_and_the_operator() -> None:
+def test_the_first_shard_follows_the_levels_and_the_operator():
     mine = problem()
     schedule = sc.explain(mine, epsilon="10%", delta=0.1)
     pieces = {
@@ -191,7 +176,7 @@ def test_the_first_shard_follows_the_levels_and_the_operator() -> None:
     assert first_shard_of(mine, "compiled").bits() == bits["every kind"]
 
 
-def test_the_first_shard_of_a_huge_schedule_is_small() -> None:
+def test_the_first_shard_of_a_huge_schedule_is_small():
     schedule = sc.explain(problem(), epsilon="1%", delta=0.1)
     assert schedule.num_calls > 100 * MOST_CALLS
     job = first_shard_of(problem(), "python", schedule.levels).job()
@@ -202,7 +187,7 @@ def test_the_first_shard_of_a_huge_schedule_is_small() -> None:
 # --- what is refused before anything starts -----------------------------------
 
 
-def test_files_for_tls_are_checked(tmp_path: Path) -> None:
+def test_files_for_tls_are_checked(tmp_path):
     file = tmp_path / "some.pem"
     file.write_text("no certificate")
     missing = str(tmp_path / "none.pem")
@@ -219,21 +204,19 @@ def test_files_for_tls_are_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["", " ", "inproc://x"])
-def test_an_address_that_is_none_is_refused_at_once(address: str) -> None:
+def test_an_address_that_is_none_is_refused_at_once(address):
     with pytest.raises(InvalidInput, match="tcp://HOST:PORT"):
         sc.plan(problem(), scheduler=address, **PROMISE)
 
 
-def test_a_limit_for_workers_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_for_workers_is_a_number(monkeypatch):
     monkeypatch.setenv(dask.WAIT_VARIABLE, "soon")
     with pytest.raises(InvalidInput, match=r"SMOOTHCRUISER_WORKER_SECONDS .* 'soon'"):
         sc.plan(problem(), executor="dask", workers=1, **PROMISE)
 
 
-def test_a_local_cluster_without_certificates_is_not_started(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def missing() -> None:
+def test_a_local_cluster_without_certificates_is_not_started(monkeypatch):
+    def missing():
         raise ImportError("no cryptography")
 
     monkeypatch.setattr(distributed.Security, "temporary", missing)
@@ -245,7 +228,7 @@ def test_a_local_cluster_without_certificates_is_not_started(
 
 
 @contextlib.contextmanager
-def scheduler_here() -> Iterator[Any]:
+def scheduler_here():
     """A scheduler in this process, without workers."""
     with distributed.LocalCluster(
         n_workers=0,
@@ -257,7 +240,7 @@ def scheduler_here() -> Iterator[Any]:
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sc.Problem:
+def mine(tmp_path, monkeypatch):
     """A problem in a module that only a worker with the right folder can import."""
     world(tmp_path, 0.0, name="dask_world")
     monkeypatch.syspath_prepend(tmp_path)
@@ -265,7 +248,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sc.Problem:
     return sc.make("dask_world:problem")
 
 
-def ours(caplog: pytest.LogCaptureFixture) -> list[str]:
+def ours(caplog):
     """The warnings of this package, without Dask's own log."""
     return [
         record.getMessage()
@@ -276,8 +259,8 @@ def ours(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.slow
 def test_workers_that_differ_are_refused_and_the_others_do_it_all(
-    tmp_path: Path, mine: sc.Problem, caplog: pytest.LogCaptureFixture
-) -> None:
+    tmp_path, mine, caplog
+):
     """One line of the package was edited; the problem's module is missing; and the
     bits are those of this process.
     """
@@ -307,9 +290,7 @@ def test_workers_that_differ_are_refused_and_the_others_do_it_all(
     assert (there.q_values, there.num_calls) == (here.q_values, here.num_calls)
 
 
-def test_a_lost_scheduler_keeps_what_was_finished(
-    tmp_path: Path, mine: sc.Problem
-) -> None:
+def test_a_lost_scheduler_keeps_what_was_finished(tmp_path, mine):
     path = tmp_path / "runs.db"
     with (
         scheduler_here() as cluster,
@@ -317,7 +298,7 @@ def test_a_lost_scheduler_keeps_what_was_finished(
     ):
         reports = iter(range(10**6))
 
-        def lose(progress: Any) -> None:
+        def lose(progress):
             if progress.calls and next(reports) == 1:
                 cluster.close()
 
@@ -330,9 +311,7 @@ def test_a_lost_scheduler_keeps_what_was_finished(
     assert resumed.q_values == sc.plan(mine, **PROMISE).q_values
 
 
-def test_no_workers_is_a_message_and_then_a_sentence(
-    mine: sc.Problem, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_workers_is_a_message_and_then_a_sentence(mine, monkeypatch, caplog):
     monkeypatch.setenv(dask.WAIT_VARIABLE, "0.2")
     with (
         scheduler_here() as cluster,
@@ -343,7 +322,7 @@ def test_no_workers_is_a_message_and_then_a_sentence(
     assert message.startswith("Waiting for workers at tcp://127.0.0.1")
 
 
-def test_a_local_cluster_is_private_and_leaves_nothing_behind() -> None:
+def test_a_local_cluster_is_private_and_leaves_nothing_behind():
     """Loopback alone, no HTTP, and no one else's client gets in."""
     script = "import time; time.sleep(60)"
     link = dask_cluster.Connection(Compute(workers=1))
@@ -369,7 +348,7 @@ def test_a_local_cluster_is_private_and_leaves_nothing_behind() -> None:
     assert workers == []
 
 
-def _line(process: psutil.Process) -> list[str]:
+def _line(process):
     """The command line of a process that runs, or what filters it out."""
     with contextlib.suppress(psutil.Error):
         if process.status() != psutil.STATUS_ZOMBIE:

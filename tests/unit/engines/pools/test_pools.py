@@ -1,30 +1,27 @@
 """Pools: each item once, from this thread, and nothing left running behind."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser import InvalidInput, OracleError
 from smoothcruiser.engines.pools import threads as threads_module
 from smoothcruiser.engines.pools.base import Build, check_workers
 from smoothcruiser.engines.pools.processes import Processes
 from smoothcruiser.engines.pools.threads import ThisThread, Threads
-from smoothcruiser.errors import Interrupted, InvalidInput, OracleError
+from smoothcruiser.errors import Interrupted
 
 pytestmark = pytest.mark.compiles
 
 
-def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+def step(state, action, rng):
     return rng.random(), state
 
 
-def problem() -> sc.Problem:
+def problem():
     return sc.MDP(
         step, num_actions=2, discount=0.4, operator=sc.Entropy(1.0), initial_state=0
     )
@@ -33,29 +30,29 @@ def problem() -> sc.Problem:
 # --- what workers build and do, at the top of a module so that it can be sent ---
 
 
-def built(problem: sc.Problem, **more: Any) -> dict[str, Any]:
+def built(problem, **more):
     return {"actions": problem.num_actions, "process": os.getpid(), **more}
 
 
-def times(thing: dict[str, Any], item: int) -> int:
+def times(thing, item):
     if item < 0:
         raise OracleError(f"item {item} is below 0")
     return item * int(thing["factor"])
 
 
-def process_of(thing: dict[str, Any], item: int) -> int:
+def process_of(thing, item):
     return int(thing["process"])
 
 
-def sleeping(thing: dict[str, Any], item: float) -> float:
+def sleeping(thing, item):
     time.sleep(item)
     return item
 
 
-def collected(pool: Any, task: Any, items: Iterator[Any], most: int = 10**9) -> dict:
-    found: dict[Any, Any] = {}
+def collected(pool, task, items, most=10**9):
+    found = {}
 
-    def report(item: Any, result: Any) -> bool:
+    def report(item, result):
         assert item not in found
         assert threading.current_thread() is threading.main_thread()
         found[item] = result
@@ -65,20 +62,20 @@ def collected(pool: Any, task: Any, items: Iterator[Any], most: int = 10**9) -> 
     return found
 
 
-def here() -> list[Any]:
+def here():
     """Pools in this process, whose stop is heard by what was built."""
     pools = []
     for make in (ThisThread, lambda *parts: Threads(2, *parts)):
         thing = {"factor": 3, "stops": 0}
 
-        def interrupt(thing: dict[str, int] = thing) -> None:
+        def interrupt(thing=thing):
             thing["stops"] += 1
 
         pools.append(make(thing, interrupt))
     return pools
 
 
-def test_every_item_is_reported_once_and_no_more_than_are_needed() -> None:
+def test_every_item_is_reported_once_and_no_more_than_are_needed():
     for pool in here():
         assert collected(pool, times, iter(range(20))) == {i: 3 * i for i in range(20)}
         endless = iter(range(10**9))
@@ -88,14 +85,14 @@ def test_every_item_is_reported_once_and_no_more_than_are_needed() -> None:
         pool.close()
 
 
-def test_the_first_error_ends_the_rest() -> None:
+def test_the_first_error_ends_the_rest():
     for pool in here():
         with pytest.raises(OracleError, match="item -1 is below 0"):
             collected(pool, times, iter([1, -1, 2]))
         pool.close()
 
 
-def test_stop_is_heard_by_what_runs_and_ends_the_map() -> None:
+def test_stop_is_heard_by_what_runs_and_ends_the_map():
     """In this thread the task itself raises; a pool of threads is told."""
     single, threads = here()
     single.stop()
@@ -108,14 +105,12 @@ def test_stop_is_heard_by_what_runs_and_ends_the_map() -> None:
     threads.close()
 
 
-def test_a_call_that_never_returns_is_left_behind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_call_that_never_returns_is_left_behind(monkeypatch):
     """The map ends without it, closing does not wait for it, and it is counted."""
     monkeypatch.setattr(threads_module, "GRACE_SECONDS", 0.05)
     release = threading.Event()
 
-    def waits(thing: Any, item: int) -> int:
+    def waits(thing, item):
         if item == 1:
             release.wait()  # as machine code in an endless loop
         return item
@@ -129,7 +124,7 @@ def test_a_call_that_never_returns_is_left_behind(
     release.set()
 
 
-def test_processes_build_once_and_come_back_after_they_were_ended() -> None:
+def test_processes_build_once_and_come_back_after_they_were_ended():
     """One spawn for the whole test: items, an error, an end in the middle of an
     item that nobody needs, and a question after it.
     """
@@ -151,12 +146,12 @@ def test_processes_build_once_and_come_back_after_they_were_ended() -> None:
         pool.close()
 
 
-def test_what_cannot_travel_is_refused_by_name() -> None:
+def test_what_cannot_travel_is_refused_by_name():
     with pytest.raises(InvalidInput, match=r"The state cannot be sent to another"):
         Processes(1, Build(problem(), built, {"state": lambda: 0}))
 
 
 @pytest.mark.parametrize("workers", [0, -1, True, 1.5, "two"])
-def test_a_number_of_workers_is_checked(workers: Any) -> None:
-    with pytest.raises(InvalidInput, match="workers must be a whole number"):
+def test_a_number_of_workers_is_checked(workers):
+    with pytest.raises(sc.InvalidInput, match="workers must be a whole number"):
         check_workers(workers)

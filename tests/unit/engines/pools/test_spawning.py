@@ -1,7 +1,5 @@
 """Processes that are started run nothing of the current folder, and leave no traces."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -17,13 +17,13 @@ import pytest
 from numba import njit
 
 import smoothcruiser as sc
+from smoothcruiser import Kind, Level, Root, Schedule
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled import tiers
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.compiled.tiers import ADDRESS, INLINED
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted
-from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 
 pytestmark = pytest.mark.compiles
 
