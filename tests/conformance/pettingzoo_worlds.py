@@ -14,7 +14,6 @@ from pettingzoo import AECEnv
 from pettingzoo.utils import AgentSelector
 
 TAKEN = {"stones": 0}
-DICE = np.random.default_rng(1)
 TOLD = {"perfect_information": True, "reward_range": (-1.0, 1.0)}
 
 
@@ -109,13 +108,6 @@ class ByModule(Nim):
         return action + 1
 
 
-class SharedStream(Dice):
-    """All copies draw from one generator of the module."""
-
-    def roll(self):
-        return DICE.random()
-
-
 class ClassStream(Dice):
     """All copies draw from one generator of the class."""
 
@@ -123,11 +115,6 @@ class ClassStream(Dice):
 
     def roll(self):
         return self.dice.random()
-
-
-class GlobalStream(Dice):
-    def roll(self):
-        return random.random()
 
 
 class OwnRandom(Dice):

@@ -19,7 +19,7 @@ from smoothcruiser.jit.random.streams import stream
 
 gym = pytest.importorskip("gymnasium")
 
-from smoothcruiser.jit.random.generator import stream_generator  # noqa: E402
+from smoothcruiser.jit.random.generator import legacy, stream_generator  # noqa: E402
 
 TABLES = {  # discount, temperature, epsilon
     "gym:FrozenLake-v1": (0.9, 0.1, 0.3),
@@ -57,6 +57,20 @@ def test_a_generator_draws_from_the_planners_stream():
     assert samples[0] == samples[1]
     counts = np.bincount(generator.integers(7, size=70_000), minlength=7)
     assert np.all(np.abs(counts - 10_000) < 5 * math.sqrt(10_000))
+
+
+def test_a_kept_number_is_forgotten_when_a_stream_is_bound():
+    generator, bits = stream_generator()
+    older = legacy(generator)
+    assert legacy(generator) is older
+    bits.bind(stream(1))
+    first = older.normal(), older.normal()
+    bits.bind(stream(1))
+    assert older.normal() == first[0]  # and keeps first[1]
+    bits.bind(stream(2))
+    second = older.normal()
+    bits.bind(stream(2))
+    assert older.normal() == second != first[1]
 
 
 # --- tables -------------------------------------------------------------------
@@ -253,25 +267,6 @@ def test_the_planner_cannot_see_what_the_real_environment_will_draw(access):
 
     assert places(1, 7) == places(2, 7)
     assert places(1, 7) != places(1, 8)
-
-
-# --- continuous states --------------------------------------------------------
-
-
-def test_cartpole_with_a_sharp_schedule_at_a_payable_promise():
-    """Two independent runs keep |V - V'| <= 2 epsilon; every episode of the
-    first steps survives, so V is near its upper end.
-    """
-    problem = sc.make("gym:CartPole-v1", discount=0.4, temperature=2.0)
-    schedule = sc.explain(problem, epsilon="8%", delta=0.05)
-    assert schedule.num_calls < 100_000
-    answers = [sc.run(problem, schedule, seed=seed) for seed in (1, 2)]
-    assert abs(answers[0].value - answers[1].value) <= 2 * schedule.epsilon
-    # reward 1 and full entropy at every step
-    alive = (1.0 + 2.0 * math.log(2.0)) / 0.6
-    for answer in answers:
-        assert answer.interval[0] <= alive + 1e-6
-        assert answer.interval[1] >= alive - 0.4**8 * 10
 
 
 def test_a_step_from_mujocos_integration_state_is_the_real_one_to_the_last_bit():

@@ -6,8 +6,6 @@ and future. Each of the games here hides something from its string: a die, a
 move limit, passes, earlier positions.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 import random

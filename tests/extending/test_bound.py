@@ -2,31 +2,30 @@
 and one whose radii are too small is found out.
 """
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 import recipes
 
+from smoothcruiser import (
+    Certified,
+    CustomOperator,
+    Entropy,
+    InvalidInput,
+    Max,
+    OracleError,
+    tabular,
+)
 from smoothcruiser.certified.bounds import BOUNDS
 from smoothcruiser.certified.price_forecast import price_bound
-from smoothcruiser.certified.search import Certified
-from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import solve
-from smoothcruiser.operators import CustomOperator, Entropy, Max
-from smoothcruiser.problem.model.tabular import tabular
-from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import garnet, random_game
 
 HEADING = "A certified bound"
 
 
-def coins() -> Problem:
+def coins():
     """One state, eight fair coins: nothing for a radius to hide behind."""
     R = np.zeros((2, 8, 2))
     R[:, :, 1] = 1.0
@@ -41,7 +40,7 @@ WORLDS = {
 
 
 @pytest.fixture(scope="module")
-def hoeffding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+def hoeffding(tmp_path_factory):
     """The recipe, registered while this file is tested."""
     known = dict(BOUNDS)
     with recipes.written(HEADING, tmp_path_factory.mktemp("recipe")) as module:
@@ -50,7 +49,7 @@ def hoeffding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     BOUNDS.update(known)
 
 
-def misses(problem: Problem, word: str, seed: int) -> bool:
+def misses(problem, word, seed):
     """Whether an interval of 4,000 calls leaves out an exact value, or bounds cross."""
     try:
         found = Certified(problem, delta=0.1, seed=seed, bound=word).query(
@@ -69,7 +68,7 @@ def misses(problem: Problem, word: str, seed: int) -> bool:
     )
 
 
-def test_the_recipe_keeps_the_promise_and_is_named(hoeffding: ModuleType) -> None:
+def test_the_recipe_keeps_the_promise_and_is_named(hoeffding):
     """Every interval of the recipe's bound holds the exact value (delta = 0.1, so
     that these fixed seeds are no luck: Hoeffding pays for all n), and the certificate
     says which bound it was.
@@ -79,7 +78,7 @@ def test_the_recipe_keeps_the_promise_and_is_named(hoeffding: ModuleType) -> Non
         assert not any(misses(world, word, seed) for seed in range(5))
 
 
-def test_the_price_that_the_recipe_states_suffices(hoeffding: ModuleType) -> None:
+def test_the_price_that_the_recipe_states_suffices(hoeffding):
     """2 N n(N) calls reach epsilon, and half of n(N) is not certain to."""
     problem, bound = coins(), hoeffding.HOEFFDING
     pairs = 16
@@ -95,7 +94,7 @@ def test_the_price_that_the_recipe_states_suffices(hoeffding: ModuleType) -> Non
     assert hoeffding.radius(n, cost) <= 0.2 < hoeffding.radius(n // 2, cost)
 
 
-def test_it_also_runs_with_a_plain_python_operator(hoeffding: ModuleType) -> None:
+def test_it_also_runs_with_a_plain_python_operator(hoeffding):
     """Where the operator is plain Python the loops and the bound run uncompiled."""
     own = CustomOperator(
         lambda q: float(np.log(np.sum(np.exp(q)))),
@@ -110,7 +109,7 @@ def test_it_also_runs_with_a_plain_python_operator(hoeffding: ModuleType) -> Non
     assert found.interval[1] - found.interval[0] < 1.0
 
 
-def test_radii_divided_by_four_miss(hoeffding: ModuleType, tmp_path: Path) -> None:
+def test_radii_divided_by_four_miss(hoeffding, tmp_path):
     """The same test with the recipe's radius divided by 4: it fails, as it must."""
     text = recipes.recipe(HEADING)
     broken = text.replace("(2.0 * n))", "(2.0 * n)) / 4.0")
@@ -123,7 +122,7 @@ def test_radii_divided_by_four_miss(hoeffding: ModuleType, tmp_path: Path) -> No
         assert any(misses(WORLDS["coins"], "quarter", seed) for seed in range(5))
 
 
-def test_a_word_that_no_bound_has_is_refused() -> None:
+def test_a_word_that_no_bound_has_is_refused():
     """The message names the bounds there are."""
     with pytest.raises(InvalidInput, match="betting"):
         Certified(coins(), delta=0.1, bound="bayes")

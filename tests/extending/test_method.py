@@ -8,8 +8,8 @@ import pytest
 from recipes import written
 
 import smoothcruiser as sc
+from smoothcruiser import compare
 from smoothcruiser.cli.app import main
-from smoothcruiser.comparison import compare
 from smoothcruiser.methods import METHODS, register
 from smoothcruiser.tree.search_rules import TREE_SEARCHES
 
@@ -43,19 +43,12 @@ def test_a_new_method_is_known_by_its_name(flat):
 
 
 def test_what_it_does_not_take_is_refused_for_it_too(flat):
-    with pytest.raises(
-        sc.InvalidInput, match=r"flat does not use epsilon=.*random play"
-    ):
+    with pytest.raises(sc.InvalidInput, match=r"flat does not use epsilon=.*random p"):
         sc.plan(chain(), method="flat", epsilon=0.1)
     with pytest.raises(sc.InvalidInput, match="flat has no parameter 'deep'"):
         sc.plan(chain(), method="flat", options={"deep": 3})
     with pytest.raises(sc.InvalidInput, match="There is a method 'flat' already"):
         register(flat.Flat())
-
-
-def test_an_unknown_method_lists_it(flat):
-    with pytest.raises(sc.InvalidInput, match="flat"):
-        sc.plan(chain(), method="flatt")
 
 
 def test_compare_and_the_command_line_know_it(flat, monkeypatch, capsys):

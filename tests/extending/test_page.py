@@ -1,19 +1,12 @@
 """The recipe of docs/extending.md for an object that shows itself."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import pytest
 import recipes
 
 import smoothcruiser as sc
 from smoothcruiser import displayable as shown
 
 
-def test_an_object_that_shows_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_object_that_shows_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(shown, "BUILDERS", dict(shown.BUILDERS))
     with recipes.written("An object that shows itself", tmp_path) as recipe:
         ledger = recipe.Ledger({"shop": 1200, "<b>" + "x" * 90: 34})

@@ -2,28 +2,36 @@
 whoever uses it; everybody else's work goes on.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess
 import sys
 import types
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser import cli
+from smoothcruiser import (
+    UCT,
+    BrokenPromise,
+    Certified,
+    CustomOperator,
+    InvalidInput,
+    Kind,
+    Level,
+    MissingExtra,
+    Root,
+    Schedule,
+    Tree,
+    cli,
+)
 from smoothcruiser.certified.bounds import BOUNDS
 from smoothcruiser.certified.bounds import register as register_bound
-from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.sweeps.compiled_loops import _is_ours, rebound
 from smoothcruiser.cli.app import main
 from smoothcruiser.engines import registry
@@ -32,8 +40,7 @@ from smoothcruiser.engines.interpreted.batched import BatchedEngine
 from smoothcruiser.engines.interpreted.python import PythonEngine
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.engines.workers import local_workers
-from smoothcruiser.errors import BrokenPromise, InvalidInput, MissingExtra
-from smoothcruiser.operators import OPERATORS, CustomOperator, TemperedOperator
+from smoothcruiser.operators import OPERATORS, TemperedOperator
 from smoothcruiser.operators import register as register_operator
 from smoothcruiser.operators.base import Scalar
 from smoothcruiser.operators.entropy import entropy_gradient, entropy_value
@@ -46,25 +53,15 @@ from smoothcruiser.problem.adapter_protocol import (
 )
 from smoothcruiser.problem.adapter_protocol import register as register_adapter
 from smoothcruiser.query import Compute
-from smoothcruiser.schedule.kinds import KINDS, Estimator, Kind
+from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.kinds import register as register_kind
 from smoothcruiser.schedule.kinds.constant import Constant
-from smoothcruiser.schedule.schedule import Level, Root, Schedule
-from smoothcruiser.tree.search_rules import UCT
-from smoothcruiser.tree.tree import Tree
 
-TABLES: tuple[dict[Any, Any], ...] = (
-    BOUNDS,
-    registry.EXECUTORS,
-    OPERATORS,
-    ADAPTERS,
-    FAULTS,
-    KINDS,
-)
+TABLES = (BOUNDS, registry.EXECUTORS, OPERATORS, ADAPTERS, FAULTS, KINDS)
 
 
 @pytest.fixture(autouse=True)
-def tables_kept() -> Iterator[None]:
+def tables_kept():
     """What a test registers is out of the tables after it."""
     load_adapters()  # the adapters of the package come late
     before = [dict(table) for table in TABLES]
@@ -74,7 +71,7 @@ def tables_kept() -> Iterator[None]:
         table.update(kept)
 
 
-def chain(**options: Any) -> sc.Problem:
+def chain(**options):
     options = {"temperature": 1.0} | options
     return sc.make("chain:n=3", discount=0.4, **options)
 
@@ -95,16 +92,14 @@ FILES = {
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Any]:
+def run(tmp_path, monkeypatch, capsys):
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(tmp_path)])
     importlib.invalidate_caches()
 
-    def command(*words: str) -> tuple[Any, str, str]:
+    def command(*words):
         monkeypatch.setattr(sys, "argv", ["smoothcruiser", *words])
         with pytest.raises(SystemExit) as left:
             main()
@@ -115,7 +110,7 @@ def run(
         sys.modules.pop(f"smoothcruiser.cli.{name.split('.')[0].split('/')[0]}", None)
 
 
-def test_a_broken_command_is_listed_as_such_and_helpers_are_not(run: Any) -> None:
+def test_a_broken_command_is_listed_as_such_and_helpers_are_not(run):
     code, out, _ = run("--help")
     told = " ".join(out.split())
     assert code == 0
@@ -128,7 +123,7 @@ def test_a_broken_command_is_listed_as_such_and_helpers_are_not(run: Any) -> Non
 
 
 @pytest.mark.parametrize("more", [(), ("--help",)])
-def test_a_broken_command_refuses_in_one_sentence(run: Any, more: Any) -> None:
+def test_a_broken_command_refuses_in_one_sentence(run, more):
     code, out, err = run("broken", *more)
     assert (code, out) == (2, "")
     assert err.startswith("Error: The command 'broken' cannot be loaded: ModuleNot")
@@ -136,13 +131,13 @@ def test_a_broken_command_refuses_in_one_sentence(run: Any, more: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["helper", "number", "package", "my_cmd", "app"])
-def test_what_is_no_command_cannot_be_called(run: Any, name: str) -> None:
+def test_what_is_no_command_cannot_be_called(run, name):
     code, _, err = run(name)
     assert code == 2
     assert f"No such command '{name}'" in err
 
 
-def test_underscores_are_typed_as_hyphens(run: Any) -> None:
+def test_underscores_are_typed_as_hyphens(run):
     assert run("my-cmd") == (0, "hello\n", "")
 
 
@@ -154,13 +149,13 @@ class World:
 
     actions = (0, 1)
 
-    def __call__(self, state: int, action: int, rng: Any) -> tuple[float, int]:
+    def __call__(self, state, action, rng):
         return 0.5, state
 
-    def parse(self, state: Any) -> Any:
+    def parse(self, state):
         return {"sun": 0}[state] if isinstance(state, str) else state
 
-    def read(self, simulator: Any) -> int:
+    def read(self, simulator):
         return 0
 
 
@@ -171,9 +166,7 @@ class Worlds:
     needs = "worlds-package[all]"
     options = ("discount", "operator")
 
-    def build(
-        self, text: str, parameters: dict[str, Any], *, discount: float, operator: Any
-    ) -> Any:
+    def build(self, text, parameters, *, discount, operator):
         if text == "nothing":
             return 3
         if text == "missing":
@@ -186,10 +179,10 @@ class Worlds:
             initial_state=0,
         )
 
-    def accepts(self, simulator: Any) -> bool:
+    def accepts(self, simulator):
         return isinstance(simulator, Path)
 
-    def problem(self, simulator: Any, **options: Any) -> sc.Problem:
+    def problem(self, simulator, **options):
         return sc.MDP(World(), num_actions=2, initial_state=0, **options)
 
 
@@ -198,7 +191,7 @@ class Doubtful(Worlds):
 
     name = "doubtful"
 
-    def accepts(self, simulator: Any) -> bool:
+    def accepts(self, simulator):
         raise ValueError("what is this?")
 
 
@@ -218,15 +211,13 @@ class Doubtful(Worlds):
         ),
     ],
 )
-def test_a_build_that_fails_is_told_with_the_adapter(
-    text: str, kind: Any, sentence: str
-) -> None:
+def test_a_build_that_fails_is_told_with_the_adapter(text, kind, sentence):
     register_adapter(Worlds())
     with pytest.raises(kind, match=sentence):
         sc.make(f"worlds:{text}", discount=0.5, temperature=1.0)
 
 
-def test_a_state_that_cannot_be_parsed_is_told_with_the_adapter() -> None:
+def test_a_state_that_cannot_be_parsed_is_told_with_the_adapter():
     register_adapter(Worlds())
     problem = sc.make("worlds:one", discount=0.5, temperature=1.0)
     assert problem.start("sun") == 0
@@ -234,37 +225,33 @@ def test_a_state_that_cannot_be_parsed_is_told_with_the_adapter() -> None:
         sc.plan(problem, "snow", method="uct", budget=10)
 
 
-def test_another_adapters_failure_does_not_break_an_agent() -> None:
+def test_another_adapters_failure_does_not_break_an_agent():
     register_adapter(Doubtful())
     register_adapter(Worlds())
-    options: dict[str, Any] = {"discount": 0.5, "operator": sc.Entropy(1.0)}
+    options = {"discount": 0.5, "operator": sc.Entropy(1.0)}
     assert sc.Agent(Path("here"), "uct", budget=20, **options).act() in (0, 1)
     with pytest.raises(InvalidInput, match=r"'doubtful' cannot tell \(ValueError: wh"):
         sc.Agent(3.5, "uct", budget=20, **options)
 
 
-def test_an_agent_names_the_adapters_that_are_installed() -> None:
+def test_an_agent_names_the_adapters_that_are_installed():
     register_adapter(Worlds())
-    with pytest.raises(
-        InvalidInput, match=r"installed: .*gym:, .*openspiel:, .*worlds:\)"
-    ):
+    with pytest.raises(InvalidInput, match=r"installed: .*gym:, .*openspiel:, .*worl"):
         sc.Agent(3.5, "uct", budget=20)
 
 
-def test_the_fault_of_a_file_is_told_where_it_is_needed() -> None:
+def test_the_fault_of_a_file_is_told_where_it_is_needed():
     keep_fault("dice", "smoothcruiser.adapters.dice", RuntimeError("no dice"))
     sentence = r"'dice' \(smoothcruiser.adapters.dice\) cannot be imported: RuntimeErr"
     with pytest.raises(InvalidInput, match=sentence):
         sc.make("dice:six", discount=0.5)
     assert "RuntimeError: no dice" in adapters.descriptions()["dice"]
     assert "gym" in adapters.descriptions()
-    with pytest.raises(
-        InvalidInput, match=r"adapters: .*:; cannot be imported: dice\."
-    ):
+    with pytest.raises(InvalidInput, match=r"adapters: .*:; cannot be imported: dice"):
         sc.make("cubes:six", discount=0.5)
 
 
-def test_a_file_that_raises_leaves_the_package_importable(tmp_path: Path) -> None:
+def test_a_file_that_raises_leaves_the_package_importable(tmp_path):
     """A copy of the package by links, with one more file among the adapters."""
     source = Path(sc.__file__).parent
     package = tmp_path / "smoothcruiser"
@@ -290,9 +277,9 @@ def test_a_file_that_raises_leaves_the_package_importable(tmp_path: Path) -> Non
 # --- executors ----------------------------------------------------------------
 
 
-def row(name: str, **more: Any) -> Executor:
+def row(name, **more):
     """A row that runs like ``reference``."""
-    parts: dict[str, Any] = {
+    parts = {
         "same_bits": True,
         "engine": lambda problem: ReferenceEngine,
         "open": lambda job, compute: local_workers(ReferenceEngine(job)),
@@ -300,20 +287,20 @@ def row(name: str, **more: Any) -> Executor:
     return Executor(name=name, **parts | more)
 
 
-def raising(error: Exception) -> Any:
-    def function(*arguments: Any) -> Any:
+def raising(error):
+    def function(*arguments):
         raise error
 
     return function
 
 
-def job() -> Job:
+def job():
     problem = chain()
     schedule = sc.explain(problem, epsilon="30%", delta=0.1, method="smoothcruiser")
     return Job(problem, schedule, problem.initial_state)
 
 
-def test_an_executor_is_registered_once_and_by_its_own_name() -> None:
+def test_an_executor_is_registered_once_and_by_its_own_name():
     mine = registry.register(row("mine"))
     assert registry.find_executor("mine") is mine
     with pytest.raises(InvalidInput, match="'mine' is registered already"):
@@ -323,18 +310,10 @@ def test_an_executor_is_registered_once_and_by_its_own_name() -> None:
     with pytest.raises(InvalidInput, match=r"letters, digits, - and _, got ''"):
         registry.register(row(""))
     with pytest.raises(InvalidInput, match=r"takes an engines.base.Executor, got str"):
-        registry.register("mine")  # type: ignore[arg-type]
+        registry.register("mine")
     registry.EXECUTORS["other"] = mine
     with pytest.raises(InvalidInput, match="'mine' stands in the table as 'other'"):
         registry.find_executor("other")
-
-
-def test_the_answer_names_the_row_that_ran_it() -> None:
-    registry.register(row("mine"))
-    found = sc.plan(
-        chain(), method="smoothcruiser", epsilon="40%", delta=0.1, executor="mine"
-    )
-    assert found.executor == "mine"
 
 
 FAULTY = [
@@ -348,24 +327,18 @@ FAULTY = [
 
 
 @pytest.mark.parametrize("parts, sentence", FAULTY)
-def test_a_faulty_row_stops_nobody_but_itself(
-    parts: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_faulty_row_stops_nobody_but_itself(parts, sentence, monkeypatch):
     registry.register(row("faulty", default_for=raising(KeyError("y")), **parts))
     compute = Compute(executor="faulty", scheduler=None, workers=1)
     with pytest.raises(InvalidInput, match=sentence):
         registry.open_workers(job(), compute)
     assert registry.default_executor(chain()) == "compiled"
     monkeypatch.setattr(PythonEngine, "kinds", frozenset())
-    with pytest.raises(
-        InvalidInput, match=r"that can: reference, compiled, batched, "
-    ):
+    with pytest.raises(InvalidInput, match=r"that can: reference, compiled, batched,"):
         registry.open_workers(job(), replace(compute, executor="python"))
 
 
-def test_executors_that_can_are_those_that_accept_the_job(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_executors_that_can_are_those_that_accept_the_job(monkeypatch):
     """The step is plain: neither machine code nor arrays run it, whatever the kinds."""
     small = job()
     plain = sc.MDP(
@@ -391,15 +364,15 @@ class Odd(IntEnum):
 class OddEstimator(Constant):
     """A kind of its own that goes on."""
 
-    kind = Odd.ODD  # type: ignore[assignment]
+    kind = Odd.ODD
     word = "odd"
     asks = False
     goes_on = True
 
 
 @pytest.mark.parametrize("engine", [ReferenceEngine, PythonEngine, BatchedEngine])
-def test_a_kind_without_code_ends_the_run(engine: Any) -> None:
-    class Listing(engine):  # type: ignore[misc]
+def test_a_kind_without_code_ends_the_run(engine):
+    class Listing(engine):
         name = "listing"
         kinds = engine.kinds | {Odd.ODD}
 
@@ -416,17 +389,15 @@ def test_a_kind_without_code_ends_the_run(engine: Any) -> None:
             open=lambda job, compute: local_workers(Listing(job)),
         )
     )
-    with pytest.raises(
-        BrokenPromise, match="engine listing lists kind ODD and does n"
-    ):
+    with pytest.raises(BrokenPromise, match="engine listing lists kind ODD and does "):
         sc.run(problem, schedule, executor="listing")
 
 
 # --- kinds and operators --------------------------------------------------------
 
 
-def estimator(**attributes: Any) -> Estimator:
-    made: Any = type("Mine", (OddEstimator,), attributes)
+def estimator(**attributes):
+    made = type("Mine", (OddEstimator,), attributes)
     return made()
 
 
@@ -446,7 +417,7 @@ def estimator(**attributes: Any) -> Estimator:
         (estimator(asks=None), "Mine needs a class attribute asks, .* got none"),
     ],
 )
-def test_kinds_that_cannot_be_used_are_refused(wrong: Any, sentence: str) -> None:
+def test_kinds_that_cannot_be_used_are_refused(wrong, sentence):
     with pytest.raises(InvalidInput, match=sentence) as caught:
         register_kind(wrong)
     assert " at 0x" not in str(caught.value)
@@ -460,16 +431,16 @@ class Mine(TemperedOperator):
     name = "mine"
     scalar = Scalar(entropy_value, entropy_gradient, entropy_value)
 
-    def offset(self, num_actions: int) -> float:
+    def offset(self, num_actions):
         return sc.Entropy(self.temperature).offset(num_actions)
 
-    def curvature(self, num_actions: int) -> float:
+    def curvature(self, num_actions):
         return sc.Entropy(self.temperature).curvature(num_actions)
 
-    def smoothness(self, num_actions: int) -> float:
+    def smoothness(self, num_actions):
         return sc.Entropy(self.temperature).smoothness(num_actions)
 
-    def omega_range(self, num_actions: int) -> tuple[float, float]:
+    def omega_range(self, num_actions):
         return sc.Entropy(self.temperature).omega_range(num_actions)
 
 
@@ -487,7 +458,7 @@ class Mine(TemperedOperator):
         (type("Half", (TemperedOperator,), {"name": "half"}), "define curvature, off"),
     ],
 )
-def test_operators_that_cannot_be_used_are_refused(wrong: Any, sentence: str) -> None:
+def test_operators_that_cannot_be_used_are_refused(wrong, sentence):
     before = dict(OPERATORS)
     with pytest.raises(InvalidInput, match=sentence) as caught:
         register_operator(wrong)
@@ -498,12 +469,12 @@ def test_operators_that_cannot_be_used_are_refused(wrong: Any, sentence: str) ->
 # --- what Numba cannot compile ----------------------------------------------------
 
 
-def uncompilable_value(q: Any, w: Any, t: float) -> float:
+def uncompilable_value(q, w, t):
     """It calls the standard library: fine in Python, beyond Numba."""
     return entropy_value(q, w, fmean([t]))
 
 
-def uncompilable_gradient(q: Any, w: Any, t: float, out: Any) -> None:
+def uncompilable_gradient(q, w, t, out):
     """The same for a gradient."""
     entropy_gradient(q, w, fmean([t]), out)
 
@@ -542,9 +513,7 @@ class BadOmega(Mine):
     ],
 )
 @pytest.mark.parametrize("bad, function", [(BadValue, "value"), (BadGradient, "grad")])
-def test_an_operator_that_cannot_be_compiled_is_named(
-    method: str, promise: dict[str, Any], bad: Any, function: str
-) -> None:
+def test_an_operator_that_cannot_be_compiled_is_named(method, promise, bad, function):
     problem = chain(operator=bad(1.0), temperature=None)
     sentence = rf"The operator 'bad-.*' \(Bad.*\) cannot be compiled, its {function}"
     with pytest.raises(InvalidInput, match=sentence) as caught:
@@ -554,33 +523,31 @@ def test_an_operator_that_cannot_be_compiled_is_named(
 
 
 @pytest.mark.compiles
-def test_an_omega_that_cannot_be_compiled_matters_where_it_is_used() -> None:
+def test_an_omega_that_cannot_be_compiled_matters_where_it_is_used():
     problem = chain(operator=BadOmega(1.0), temperature=None)
     assert sc.plan(problem, method="exact").value > 0.0
-    policy = np.full((problem.tables.num_states, problem.num_actions), 0.5)  # type: ignore[union-attr]
+    policy = np.full((problem.tables.num_states, problem.num_actions), 0.5)
     with pytest.raises(InvalidInput, match=r"'bad-omega' .* compiled, its omega"):
         sc.evaluate(problem, policy, budget=100, delta=0.1)
 
 
-def uncompilable_side(g: Any, pair: Any, upper: bool, tune: int, rules: Any) -> float:
+def uncompilable_side(g, pair, upper, tune, rules):
     """A side that Numba refuses."""
     return fmean([1.0])
 
 
 @pytest.mark.compiles
-def test_a_bound_that_cannot_be_compiled_is_named() -> None:
+def test_a_bound_that_cannot_be_compiled_is_named():
     betting = BOUNDS["betting"]
     register_bound(betting._replace(word="bad", side=uncompilable_side))
-    register_bound(betting._replace(word="worse", side=3))  # type: ignore[arg-type]
+    register_bound(betting._replace(word="worse", side=3))
     for word in ("bad", "worse"):
-        with pytest.raises(
-            InvalidInput, match=f"bound '{word}' cannot be compiled"
-        ) as told:
+        with pytest.raises(InvalidInput, match=f"bound '{word}' cannot be co") as told:
             Certified(chain(), delta=0.1, bound=word).query(budget=100)
         assert "\n" not in str(told.value)
 
 
-def test_a_bound_is_registered_once() -> None:
+def test_a_bound_is_registered_once():
     betting = BOUNDS["betting"]
     assert register_bound(betting) is betting
     with pytest.raises(InvalidInput, match="'betting' is registered already"):
@@ -588,12 +555,12 @@ def test_a_bound_is_registered_once() -> None:
     with pytest.raises(InvalidInput, match=r"needs a word.* got ''"):
         register_bound(betting._replace(word=""))
     with pytest.raises(InvalidInput, match=r"bounds.base.Bound, got str"):
-        register_bound("betting")  # type: ignore[arg-type]
+        register_bound("betting")
 
 
-def test_a_package_whose_name_begins_like_ours_is_not_ours() -> None:
-    def replaced() -> int:
-        return VALUE  # type: ignore[name-defined, no-any-return]  # noqa: F821
+def test_a_package_whose_name_begins_like_ours_is_not_ours():
+    def replaced():
+        return VALUE  # noqa: F821
 
     for package, expected in (("smoothcruiser_x.bounds", 1), ("smoothcruiser.x", 2)):
         inner = types.FunctionType(replaced.__code__, {"VALUE": 1}, "inner")
@@ -625,11 +592,11 @@ def test_a_package_whose_name_begins_like_ours_is_not_ours() -> None:
         {"cools": 1},
     ],
 )
-def test_rules_that_no_engine_runs_are_refused(wrong: dict[str, Any]) -> None:
+def test_rules_that_no_engine_runs_are_refused(wrong):
     class Wrong(UCT):
         name = "wrong"
 
-        def rule(self, problem_operator: Any) -> Any:
+        def rule(self, problem_operator):
             return super().rule(problem_operator)._replace(**wrong)
 
     field = list(wrong)[-1]
@@ -637,14 +604,12 @@ def test_rules_that_no_engine_runs_are_refused(wrong: dict[str, Any]) -> None:
         Tree(chain(), method=Wrong())
 
 
-def test_a_rule_that_is_no_rule_is_refused() -> None:
+def test_a_rule_that_is_no_rule_is_refused():
     class Wrong(UCT):
         name = "wrong"
 
-        def rule(self, problem_operator: Any) -> Any:
+        def rule(self, problem_operator):
             return (0, 0)
 
-    with pytest.raises(
-        InvalidInput, match="wrong: rule must return a TreeRule, got t"
-    ):
+    with pytest.raises(InvalidInput, match="wrong: rule must return a TreeRule, got "):
         Tree(chain(), method=Wrong())

@@ -12,6 +12,7 @@ import math
 import random
 from dataclasses import replace
 
+from smoothcruiser import InvalidInput, Kind, Level, Root, Schedule, Unpayable
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.compiled.tiers import ADDRESS, INLINED
@@ -21,12 +22,10 @@ from smoothcruiser.engines.root_scores import BINNED, BINS, LOGGED, Score
 from smoothcruiser.engines.run import Ledger, run_schedule
 from smoothcruiser.engines.shards import Shard, cut_shards
 from smoothcruiser.engines.workers import local_workers
-from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.operators.operator_functions import parts_of
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.paper_schedule import paper_schedule, paper_sparse_sampling
-from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.theory.paper_constants import PaperSetting, value_bound
 
 # of a schedule the reference has to run: it makes some 50,000 calls a second

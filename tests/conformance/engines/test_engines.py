@@ -1,4 +1,4 @@
-"""``reference`` and ``compiled`` agree to the last bit on 66 tabular problems, with
+"""``reference`` and ``compiled`` agree to the last bit on 60 tabular problems, with
 plain and with randomized levels on each, for one thread and two.
 
 The law: an engine is a way to run a schedule, never a part of the answer. Same
@@ -17,7 +17,6 @@ from engine_agreement import (
     sharp_tables,
 )
 from numba import njit
-from scipy import sparse
 
 import smoothcruiser as sc
 
@@ -124,40 +123,6 @@ def test_agreement_in_every_family(family, operator, K, seed):
         for schedule in sharp_tables(facts):
             assert_engines_agree(problem, schedule, 0)
             assert_workers_do_not_matter(problem, schedule, 3)
-
-
-def special_problems():
-    """Zoo problems and a sparse model."""
-    P, R = random_model(5, 6, 3)
-    rows = sparse.csr_matrix(P.reshape(18, 6))
-    zoo = {
-        "chain:n=4": (0.2, 10.0, "entropy"),
-        "gridworld:n=3": (0.3, 1.0, "sparsemax"),
-        "garnet:states=8,actions=4": (0.5, 0.2, "entropy"),
-        "random-game:states=6,actions=2,alternating=true": (0.5, 1.0, "entropy"),
-    }
-    costs = {"operator": sc.Entropy(0.1), "reward_range": (-2.0, 0.5)}
-    return {
-        name: sc.make(name, discount=discount, temperature=heat, operator=operator)
-        for name, (discount, heat, operator) in zoo.items()
-    } | {
-        "sparse": sc.tabular(rows, R, discount=0.5, operator=sc.SquareRoot(1.0)),
-        "costs": sc.tabular(P, -2.0 * R, discount=0.5, **costs),
-    }
-
-
-@pytest.mark.parametrize("name", list(special_problems()))
-def test_agreement_on_special_problems(name):
-    problem = special_problems()[name]
-    for schedule in (
-        hand_made(problem.facts),
-        random_table(problem.facts, 4),
-        randomized_table(problem.facts, 4),
-        *paper_tables(problem.facts),
-        *sharp_tables(problem.facts),
-    ):
-        assert_engines_agree(problem, schedule, 0)
-        assert_workers_do_not_matter(problem, schedule, 1)
 
 
 @njit

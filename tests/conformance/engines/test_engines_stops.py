@@ -17,13 +17,13 @@ from engine_agreement import by_hand
 from numba import njit
 
 import smoothcruiser as sc
+from smoothcruiser import InvalidInput, Kind, Level, OracleError
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled import engine as compiled_module
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Shard
-from smoothcruiser.errors import Interrupted, InvalidInput, OracleError
-from smoothcruiser.schedule.schedule import Kind, Level
+from smoothcruiser.errors import Interrupted
 
 HUGE = 10**13  # root draws: days of work, so a run that ends was stopped
 
@@ -123,9 +123,7 @@ def test_an_error_deep_inside_a_shard_is_found():
     levels = (Level(Kind.CONSTANT), Level(Kind.BLIND, continuation=0))
     schedule = table(problem, samples=HUGE, levels=levels)
     engine = CompiledEngine(Job(problem, schedule, (RARE, 0)))
-    with pytest.raises(
-        OracleError, match=r"one in ten million at state \(6, [12]\), action [01]"
-    ):
+    with pytest.raises(OracleError, match=r"one in ten million at state \(6, [12]\),"):
         engine.run_shard(Shard(0, 0, 0, HUGE), seed=0)
 
 
@@ -270,7 +268,5 @@ def test_a_state_of_another_type_is_refused_with_a_remedy():
             match=r"Compiled oracles take states of numbers, tuples.* got dict",
         ):
             engine(Job(moody_problem(0), table(moody_problem(0)), {1: 2}))
-    with pytest.raises(
-        InvalidInput, match="could not be compiled for a state of type"
-    ):
+    with pytest.raises(InvalidInput, match="could not be compiled for a state of typ"):
         sc.run(moody_problem(0), table(moody_problem(0)), (0, 1, 2))

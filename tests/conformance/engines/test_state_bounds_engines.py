@@ -13,12 +13,12 @@ from engine_agreement import CENTER, assert_engines_agree, by_hand
 from test_engines import FAMILIES, build
 
 import smoothcruiser as sc
+from smoothcruiser import Kind, Level
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.interpreted.batched import BatchedEngine
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Shard
-from smoothcruiser.schedule.schedule import Kind, Level
 
 pytestmark = pytest.mark.compiles
 GAP = 0.25

@@ -5,6 +5,7 @@ Laws: a certificate covers the value of the environment that was given, whatever
 in one sentence that names the cause.
 """
 
+import math
 import pickle
 import random
 
@@ -146,6 +147,25 @@ def test_a_step_may_write_into_what_the_environment_holds():
 
     problem = here(Thaw(), 0)
     assert [step_of(problem, 0, i)[0] for i in range(3)] == [0.5, 0.5, 0.5]
+
+
+def test_certified_search_refuses_snapshots_without_a_key():
+    with pytest.raises(sc.InvalidInput, match="key="):
+        sc.plan(here(Walk()), epsilon=0.5, delta=0.1, method="certified", budget=1000)
+
+
+def test_an_environment_may_keep_a_module():
+    """As those of gymnasium-robotics do: ``self._mujoco = mujoco``."""
+
+    class Keeping(Walk):
+        def __init__(self):
+            super().__init__()
+            self.libraries = {"math": math}
+
+        def pay(self):
+            return self.libraries["math"].sqrt(super().pay())
+
+    assert step_of(here(Keeping(), 0), 1, 1)[0] in (0.0, math.sqrt(0.2))
 
 
 # --- emulators: clone_state and restore_state ---------------------------------
@@ -314,6 +334,17 @@ class ByEntropy(Walk):
         return self.fresh.random()
 
 
+class Deep(Walk):
+    """Draws through a function that lies deeper, where no copy of it is made."""
+
+    def reset(self, *, seed=None, options=None):
+        self.rolls = [lambda: self.np_random.random()]
+        return super().reset(seed=seed)
+
+    def chance(self):
+        return self.rolls[0]()
+
+
 class Forgetting(Walk):
     """A pickling of its own that leaves something out."""
 
@@ -341,6 +372,7 @@ class Forgetting(Walk):
         (ByOwnRandom, r"ByOwnRandom draws from dice, a Random that a planner cannot"),
         (ByEntropy, r"ByEntropy makes a generator of its own \(fresh\)"),
         (Forgetting, r"A copy of Forgetting forgets age"),
+        (Deep, r"keeps a function in rolls\.0 that holds a Deep, which all copies"),
     ],
 )
 def test_what_no_copy_holds_is_refused_in_one_sentence(world, sentence):
@@ -372,6 +404,28 @@ class OwnGenerator(Captured):
         return found
 
 
+class OlderGenerator(Walk):
+    """Draws from NumPy's RandomState."""
+
+    def reset(self, *, seed=None, options=None):
+        self.older = np.random.RandomState(seed)
+        return super().reset(seed=seed)
+
+    def chance(self):
+        return self.older.random_sample()
+
+
+class ClosedGenerator(OlderGenerator):
+    """Draws through a function that holds the environment."""
+
+    def reset(self, *, seed=None, options=None):
+        self.roll = lambda: self.older.random_sample()
+        return super().reset(seed=seed)
+
+    def chance(self):
+        return self.roll()
+
+
 class Sampling(Walk):
     """Draws from its action space."""
 
@@ -384,7 +438,11 @@ class Sampling(Walk):
 
 
 @pytest.mark.parametrize(
-    "world, chance", [(Captured, 0.8), (OwnGenerator, 0.8), (Sampling, 0.5)]
+    "world, chance",
+    [
+        *((Captured, 0.8), (OwnGenerator, 0.8), (Sampling, 0.5)),
+        *((OlderGenerator, 0.8), (ClosedGenerator, 0.8)),
+    ],
 )
 def test_whatever_generator_an_environment_holds_its_copies_draw_from_the_planner(
     world, chance
@@ -424,9 +482,7 @@ def test_tables_that_the_steps_contradict_are_not_used():
 
     problem = adapter.problem(Drier(), **HERE)
     assert problem.tables is None
-    with pytest.raises(
-        sc.InvalidInput, match=r"tables of Drier give .* they are not its own steps"
-    ):
+    with pytest.raises(sc.InvalidInput, match=r"tables of Drier give .* they are not"):
         adapter.problem(Drier(), **HERE, access="tables")
 
 

@@ -30,9 +30,7 @@ def test_box2d_is_refused_by_name(name):
 )
 def test_a_missing_package_is_named_with_its_extra(name, module, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(
-        sc.MissingExtra, match=rf"pip install 'smoothcruiser\[{extra}\]'"
-    ):
+    with pytest.raises(sc.MissingExtra, match=rf"pip install 'smoothcruiser\[{extra}"):
         sc.make(f"gym:{name}", **OPTIONS)
 
 

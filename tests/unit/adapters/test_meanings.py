@@ -75,9 +75,7 @@ class TestGymnasium:
 
     def test_actions_that_the_environment_has_not_are_refused(self):
         for wrong in ("Pendulum-v1,actions=[-3,0]", "CartPole-v1,actions=[0,2]"):
-            with pytest.raises(
-                sc.InvalidInput, match=r"must list actions of (Box|Dis)"
-            ):
+            with pytest.raises(sc.InvalidInput, match=r"must list actions of "):
                 sc.make(f"gym:{wrong}", **MAX)
 
 

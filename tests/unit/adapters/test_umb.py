@@ -24,15 +24,15 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def exact(name: str, **how) -> float:
+def exact(name, **how):
     return sc.plan(sc.make(f"umb:{name}", **how), method="exact").value
 
 
-def worth(name: str, value: float) -> None:
+def worth(name, value):
     assert exact(name) == pytest.approx(value, abs=1e-12)
 
 
-def at(size: int, *states: int) -> list[bool]:
+def at(size, *states):
     return [state in states for state in range(size)]
 
 

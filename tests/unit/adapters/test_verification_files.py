@@ -41,7 +41,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def refused(name: str, match: str) -> None:
+def refused(name, match):
     with pytest.raises(sc.InvalidInput, match=match) as caught:
         sc.make(name)
     assert "\n" not in str(caught.value)
@@ -147,7 +147,7 @@ def test_a_truncated_archive_is_named(here):
 # --- UMB ----------------------------------------------------------------------
 
 
-def packed(members: dict[str, bytes]) -> None:
+def packed(members):
     with tarfile.open("packed.umb", "w:gz") as archive:
         for name, body in members.items():
             info = tarfile.TarInfo(name)
@@ -155,7 +155,7 @@ def packed(members: dict[str, bytes]) -> None:
             archive.addfile(info, io.BytesIO(body))
 
 
-def unpacked(path: str) -> dict[str, bytes]:
+def unpacked(path):
     with tarfile.open(path) as archive:
         return {m.name: archive.extractfile(m).read() for m in archive.getmembers()}
 
@@ -181,7 +181,7 @@ def members(here, save):
 INTERVALS = {"type": "double-interval", "size": 128}
 
 
-def changed(members: dict[str, bytes], **system) -> None:
+def changed(members, **system):
     """The file with other entries in the index's transition system."""
     index = json.loads(members["index.json"])
     index["transition-system"] |= {k.replace("_", "-"): v for k, v in system.items()}

@@ -3,8 +3,6 @@
 Reduced form of benchmarks/reliability/damaged_stores.py (docs/evidence/damaged-stores.md).
 """
 
-from pathlib import Path
-
 import pytest
 from benchmarks.reliability.damaged_stores import all_cases
 
@@ -12,7 +10,7 @@ pytestmark = pytest.mark.compiles
 
 
 @pytest.mark.slow
-def test_damaged_stores_are_refused_or_give_the_same_bits(tmp_path: Path) -> None:
+def test_damaged_stores_are_refused_or_give_the_same_bits(tmp_path):
     cases = all_cases(120, tmp_path)
     assert [case for _, case in cases if case.broken] == []
     results = {case.result for _, case in cases}

@@ -1,7 +1,5 @@
 """Names, files and disks: what a store can be kept in, and what is said otherwise."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess
@@ -18,11 +16,11 @@ from smoothcruiser.query import Query
 from smoothcruiser.store import Store
 
 
-def problem() -> sc.Problem:
+def problem():
     return sc.make("chain:n=3", discount=0.3, temperature=1.0)
 
 
-def begun(store: Store) -> int:
+def begun(store):
     schedule = sc.explain(problem(), epsilon=0.1, delta=0.1)
     return store.begin(store_record(Query.of(problem(), executor="python"), schedule))
 
@@ -30,7 +28,7 @@ def begun(store: Store) -> int:
 @pytest.mark.parametrize(
     "name", ["a?b.db", "a%20b.db", "a#b.db", "file:x.db", " b.db", "ü.db", "a;b'.db"]
 )
-def test_any_name_is_the_name_of_its_file(tmp_path: Path, name: str) -> None:
+def test_any_name_is_the_name_of_its_file(tmp_path, name):
     """Characters that mean something in a URI mean themselves."""
     with Store(tmp_path / name) as store:
         begun(store)
@@ -40,12 +38,12 @@ def test_any_name_is_the_name_of_its_file(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", ":memory:", "a\0b", 3, b"x.db"])
-def test_what_names_no_file_is_refused(name: object) -> None:
+def test_what_names_no_file_is_refused(name):
     with pytest.raises(sc.InvalidInput, match="store must be the name of a file"):
-        sc.plan(problem(), epsilon=0.1, delta=0.1, store=name)  # type: ignore[arg-type]
+        sc.plan(problem(), epsilon=0.1, delta=0.1, store=name)
 
 
-def test_folders_and_names_that_are_too_long_are_refused(tmp_path: Path) -> None:
+def test_folders_and_names_that_are_too_long_are_refused(tmp_path):
     with pytest.raises(sc.InvalidInput, match="is a folder"):
         Store(tmp_path)
     with pytest.raises(sc.InvalidInput, match="cannot be opened"):
@@ -55,9 +53,7 @@ def test_folders_and_names_that_are_too_long_are_refused(tmp_path: Path) -> None
 @pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="drops privileges")
 @pytest.mark.compiles
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_read_only_store_can_be_listed_and_not_resumed(
-    tmp_path: Path, killed: bool
-) -> None:
+def test_a_read_only_store_can_be_listed_and_not_resumed(tmp_path, killed):
     """Also one that a kill left with a write-ahead log, in a folder that is
     read-only: nothing is written beside it.
     """
@@ -100,13 +96,13 @@ def test_a_read_only_store_can_be_listed_and_not_resumed(
     assert sorted(file.name for file in tmp_path.iterdir()) == before
 
 
-def test_a_full_disk_is_a_sentence_and_keeps_what_is_there(tmp_path: Path) -> None:
+def test_a_full_disk_is_a_sentence_and_keeps_what_is_there(tmp_path):
     with Store(tmp_path / "runs.db") as store:
         run = begun(store)
         store.keep(run, Shard(0, 0, 0, 1), Partial(1, 0.5, 0.25, 3))
         store.connection.execute("PRAGMA max_page_count = 1")
 
-        def fill() -> None:
+        def fill():
             for index in range(1, 500):
                 store.keep(run, Shard(0, index, index, 1), Partial(1, 0.5, 0.25, 3))
 
@@ -120,9 +116,7 @@ def test_a_full_disk_is_a_sentence_and_keeps_what_is_there(tmp_path: Path) -> No
 
 
 @pytest.mark.compiles
-def test_a_run_whose_store_fails_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_whose_store_fails_says_how_to_go_on(tmp_path, monkeypatch):
     """The finished shards are kept, and the run ends with its bits when the file can
     be written again.
     """
@@ -131,9 +125,9 @@ def test_a_run_whose_store_fails_says_how_to_go_on(
     asked |= {"executor": "python", "seed": 4}
     whole = sc.plan(problem(), **asked)
     keep = Store.keep
-    done: list[int] = []
+    done = []
 
-    def until_it_fails(store: Store, run: int, shard: Shard, part: Partial) -> None:
+    def until_it_fails(store, run, shard, part):
         if len(done) == 3:
             store.connection.execute("PRAGMA query_only = ON")
         keep(store, run, shard, part)
@@ -148,7 +142,7 @@ def test_a_run_whose_store_fails_says_how_to_go_on(
     assert sc.resume(1, path).q_values == whole.q_values
 
 
-def test_triggers_and_views_are_not_ours(tmp_path: Path) -> None:
+def test_triggers_and_views_are_not_ours(tmp_path):
     """A store from elsewhere must not bring statements that run by themselves."""
     path = tmp_path / "runs.db"
     with Store(path) as store:
@@ -164,7 +158,7 @@ def test_triggers_and_views_are_not_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs links")
-def test_a_link_to_a_store_leads_to_its_log_too(tmp_path: Path) -> None:
+def test_a_link_to_a_store_leads_to_its_log_too(tmp_path):
     """What a run that is not closed has written lies in a log beside the file."""
     (tmp_path / "real").mkdir()
     link = tmp_path / "link.db"
@@ -175,7 +169,7 @@ def test_a_link_to_a_store_leads_to_its_log_too(tmp_path: Path) -> None:
             assert len(reader.runs()) == 1
 
 
-def test_a_store_without_tables_is_empty(tmp_path: Path) -> None:
+def test_a_store_without_tables_is_empty(tmp_path):
     """A kill while it was made, or a copy without its log."""
     path = tmp_path / "runs.db"
     with sqlite3.connect(path) as connection:
@@ -188,7 +182,7 @@ def test_a_store_without_tables_is_empty(tmp_path: Path) -> None:
         begun(store)
 
 
-def hot_journal(path: Path, folder: Path) -> bytes:
+def hot_journal(path, folder):
     """The journal of a writer that was killed when it emptied the runs of a store."""
     copy = folder / "copy"
     copy.write_bytes(path.read_bytes())
@@ -206,8 +200,8 @@ def hot_journal(path: Path, folder: Path) -> bytes:
 
 @pytest.mark.parametrize("write", [True, False])
 def test_a_stale_journal_is_refused_and_nothing_is_touched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: bool
-) -> None:
+    tmp_path, monkeypatch, write
+):
     """SQLite would roll it back into the store, and remove it."""
     monkeypatch.setattr("smoothcruiser.store.store_file.MOMENT_SECONDS", 0.02)
     path, journal = tmp_path / "store", tmp_path / "store-journal"
@@ -223,7 +217,7 @@ def test_a_stale_journal_is_refused_and_nothing_is_touched(
         assert len(store.runs()) == 1
 
 
-def test_a_log_without_its_store_is_refused_and_not_removed(tmp_path: Path) -> None:
+def test_a_log_without_its_store_is_refused_and_not_removed(tmp_path):
     log = tmp_path / "store-wal"
     log.write_bytes(b"what another run has written")
     with pytest.raises(sc.InvalidInput, match="put the store beside it"):
@@ -232,9 +226,7 @@ def test_a_log_without_its_store_is_refused_and_not_removed(tmp_path: Path) -> N
     assert not (tmp_path / "store").exists()
 
 
-def test_the_journal_of_a_store_that_is_being_made_is_waited_for(
-    tmp_path: Path,
-) -> None:
+def test_the_journal_of_a_store_that_is_being_made_is_waited_for(tmp_path):
     journal = tmp_path / "store-journal"
     journal.write_bytes(b"")
     threading.Timer(0.05, journal.unlink).start()
