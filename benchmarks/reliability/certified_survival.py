@@ -25,9 +25,9 @@ import numba
 from benchmarks.timing import commit
 
 import smoothcruiser as sc
-from smoothcruiser.certified import search_loop, store_io
+from smoothcruiser.certified import query_progress, search_loop
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.snapshot import restore, to_bytes
+from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.store import Store
 
@@ -67,7 +67,7 @@ def world() -> sc.MDP:
 
 def child(store: str, run: int | None, executor: str) -> None:
     """Plan or resume, saving ten times a second: this process is killed."""
-    store_io.LEAST_SAVE_SECONDS, store_io.RARELY = 0.1, 1
+    query_progress.LEAST_SAVE_SECONDS, query_progress.RARELY = 0.1, 1
     search_loop.SLICE_SECONDS = 0.02
     how = {"executor": executor, "workers": 2}
     if run is None:
@@ -181,7 +181,8 @@ def main() -> None:
     lines += [
         "",
         "Saving is due at most every "
-        f"{store_io.LEAST_SAVE_SECONDS:g} s, and {store_io.RARELY} times what it took last.",
+        f"{query_progress.LEAST_SAVE_SECONDS:g} s, and {query_progress.RARELY} times what it "
+        "took last.",
         "",
         "| states | MB | seconds to save | seconds to load |",
         "|---|---|---|---|",

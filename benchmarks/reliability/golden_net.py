@@ -164,7 +164,10 @@ def answers() -> Iterator[tuple[str, str]]:
 
 def snapshots() -> Iterator[tuple[str, str]]:
     """Hashes of the snapshots of three searches, byte by byte."""
-    from smoothcruiser.certified.snapshot import to_bytes
+    try:
+        from smoothcruiser.certified.snapshots.snapshot import to_bytes
+    except ModuleNotFoundError:  # a version from before the folder
+        from smoothcruiser.certified.snapshot import to_bytes
 
     plain = dict(problems("plain tuple"))
     for name, problem in {

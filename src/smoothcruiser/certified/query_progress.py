@@ -1,4 +1,4 @@
-"""The progress of a query of certified search: its position, and how its interval narrowed.
+"""The progress of a query: its position, how its interval narrowed, when it is saved.
 
 A query can be left where the memory is whole: between two sweeps, between two slices of
 a round, and at the end. Its position (``QueryProgress``) says where that was, and the
@@ -10,10 +10,18 @@ round; it has about log(calls)/log(1.25) rounds. Where points become too many, e
 second one is dropped, so that those left are spread as evenly as before. Only
 ``Certified.plot`` reads the record: it changes no bit of a search, and a store does not
 keep it.
+
+The clock decides when a search is saved while it runs, and that changes no bit of the
+result: a snapshot is taken between two slices of samples. A snapshot holds the whole
+search, so that a large one takes its time. Between two of them lies at least
+``LEAST_SAVE_SECONDS``, and ``RARELY`` times the duration of the last one. So saving takes
+at most 3% of the time, and a kill costs at most that interval and one slice.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,6 +29,7 @@ import numpy as np
 
 from smoothcruiser.certified.query_limits import Target
 from smoothcruiser.certified.sample_batches import Batch
+from smoothcruiser.certified.snapshots.state_spelling import Unspelled
 from smoothcruiser.estimate import Interval
 from smoothcruiser.problem.model.tabular import Ints
 
@@ -100,3 +109,34 @@ class History:
     def of(self, node: int) -> tuple[Point, ...]:
         """The points of a node, in order."""
         return tuple(self.points.get(node, ()))
+
+
+LEAST_SAVE_SECONDS = 10.0
+RARELY = 32
+
+
+class Autosave:
+    """Writes snapshots of one search, neither too often nor too rarely."""
+
+    def __init__(self, write_snapshot: Callable[[], None]) -> None:
+        """``write_snapshot`` takes a snapshot of the search and writes it."""
+        self.write_snapshot = write_snapshot
+        self.unkept: str | None = None  # why nothing is saved any more
+        self._next = 0.0  # when the next one is due: the first at once
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for another snapshot."""
+        return time.perf_counter() >= self._next
+
+    def save(self) -> None:
+        """Take a snapshot and write it."""
+        if self.unkept is not None:
+            return
+        start_time = time.perf_counter()
+        try:
+            self.write_snapshot()
+        except Unspelled as error:  # the answer is worth more than the store
+            self.unkept = str(error)
+        now = time.perf_counter()
+        self._next = now + max(LEAST_SAVE_SECONDS, RARELY * (now - start_time))

@@ -25,68 +25,46 @@ it becomes an Estimate. Proofs: docs/certified.md.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from smoothcruiser.certified.bounds import bound_of, check_pool, default_bound
-from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.graph import END
-from smoothcruiser.certified.price_forecast import DeltaShares
 from smoothcruiser.certified.query_limits import (
     MemoryFull,
-    MemoryLimit,
     QueryLimits,
     Target,
-    check_max_states,
     limits_for_rows,
     limits_for_samples,
     make_limits,
 )
-from smoothcruiser.certified.query_progress import History, QueryProgress
-from smoothcruiser.certified.sample_batches import BatchEntry
-from smoothcruiser.certified.sampling.choose_sampler import make_sampler
-from smoothcruiser.certified.sampling.step_inspections import StepInspections
-from smoothcruiser.certified.search_answer import answer, assumed_in_search
-from smoothcruiser.certified.search_loop import SearchLoop
-from smoothcruiser.certified.search_memory import Memory
-from smoothcruiser.certified.snapshot_checks import Spelling
-from smoothcruiser.certified.state_table import Table, table_of
-from smoothcruiser.certified.steering import Steering
-from smoothcruiser.certified.store_io import (
-    Autosave,
+from smoothcruiser.certified.query_progress import Autosave, QueryProgress
+from smoothcruiser.certified.search_answer import answer
+from smoothcruiser.certified.search_state import SearchState
+from smoothcruiser.certified.snapshots.snapshot import to_bytes
+from smoothcruiser.certified.snapshots.store_io import (
     find_memory,
     load_memory,
     save_memory,
 )
-from smoothcruiser.certified.sweeps.layers import LayeredRegion
-from smoothcruiser.certified.sweeps.pooled import PooledRegion
-from smoothcruiser.certified.sweeps.region import Region, Sweeps
-from smoothcruiser.certified.sweeps.total_sweeps import TotalRegion
+from smoothcruiser.certified.state_table import Table, table_of
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.engines.watchdog import end_calls_at, warn_if_overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
-from smoothcruiser.jit.interrupts import pause_stopwatch, stoppable_run
-from smoothcruiser.jit.random.streams import warm_up
-from smoothcruiser.problem.action_sampler import refuse_sampled
-from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
-from smoothcruiser.problem.model.known_outcomes import has_rows
+from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copy_state
-from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Callback, report_progress
 from smoothcruiser.progress import progress_callback as read_progress
-from smoothcruiser.query import Compute, ComputeKeywords, Promise, check_delta
+from smoothcruiser.query import ComputeKeywords
 from smoothcruiser.records.data import Framed, draw_object
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Certified(Shown, Framed):
+class Certified(SearchState, Shown, Framed):
     """A memory of one problem: counts, bounds, and one delta for all its queries.
 
     Args:
@@ -109,80 +87,13 @@ class Certified(Shown, Framed):
         'right'
     """
 
-    steering = Steering  # chooses the pairs to sample; tests replace it by worse ones
-    # whether every pair is sampled equally often, for comparisons in benchmarks
-    uniform = False
-    radius_scale = 1.0  # tests make radii wrong
-    notes: tuple[str, ...] = ()  # on data that a store could not keep or compare
-    keeper: Autosave | None = None  # where the search is saved while it runs
     frame_columns = Table.frame_columns
-
-    def __init__(
-        self,
-        problem: Problem,
-        *,
-        delta: float | None = None,
-        seed: int = 0,
-        bound: str | None = None,
-        max_states: int | None = None,
-        **where: Unpack[ComputeKeywords],
-    ) -> None:
-        refuse_unbounded(problem, "certified")
-        refuse_sampled(problem, "Certified search")
-        self.compute = Compute.of("Certified", where)
-        self.known = has_rows(problem)  # whether rows are read, where there are any
-        promise = Promise(delta=check_delta(delta))
-        # 0: none was given, and nothing may be sampled
-        self.delta = promise.delta or 0.0 if self.known else promise.failure()
-        self.problem, self.seed = problem, seed
-        self.bound = bound_of(default_bound(problem) if bound is None else bound)
-        check_pool(self.bound, problem)
-        memory_limit = MemoryLimit.at_hand(check_max_states(max_states))
-        self.memory = Memory(problem, self.bound, memory_limit)
-        self.shares = DeltaShares(problem, self.bound, self.delta)
-        self.inspections = StepInspections()
-        self.history = History()  # how intervals narrowed; not kept in a store
-        self.region: Region  # there once a query was requested
-        self.loop: SearchLoop | None = None  # there once a query is prepared
-        # the query under way, or the last one
-        self.position: QueryProgress | None = None
-        self.fault: str | None = None  # why no further query can be asked
-        self.reason: str | None = None  # why the last query ended
-        self.spelled: list[bytes] = []  # states in the form of snapshots
-        self.asked: dict[
-            int, tuple[int, float | None]
-        ] = {}  # node: calls, usual error
-
-    @property
-    def exact(self) -> bool:
-        """Whether nothing is estimated: one sample of any pair met so far suffices."""
-        return self.shares.exact
-
-    @property
-    def num_calls(self) -> int:
-        """The calls of the step so far, and the rows of ``outcomes=`` that were read."""
-        return self.memory.num_calls
-
-    @property
-    def num_rows(self) -> int:
-        """The rows of ``outcomes=`` that were read so far."""
-        return self.memory.num_rows
-
-    def close(self) -> None:
-        """End the workers, if there are any; the memory can still be read."""
-        if self.loop is not None:
-            self.loop.sampler.close()
 
     # --- stores ---------------------------------------------------------------
 
-    @cached_property
-    def spelling(self) -> Spelling:
-        """How a store writes the states of the problem."""
-        return Spelling(self.problem)
-
     def save(self, path: str | Path) -> int:
         """Save the memory in the store ``path``; return its number there."""
-        self._check_whole()
+        self.check_whole()
         return save_memory(self, path)
 
     @classmethod
@@ -210,7 +121,11 @@ class Certified(Shown, Framed):
 
     def keep(self, write: Callable[[bytes, int], None]) -> None:
         """Save every query while it runs; ``write`` takes a snapshot and its calls."""
-        self.keeper = Autosave(self, write)
+
+        def write_snapshot() -> None:
+            write(to_bytes(self), self.memory.num_calls)
+
+        self.keeper = Autosave(write_snapshot)
         self.memory.room = self.memory.room.in_store()
 
     # --- queries --------------------------------------------------------------
@@ -255,7 +170,7 @@ class Certified(Shown, Framed):
         with stoppable_run() as hold:
             limits = limits.stopped_by(hold).reserve_calls(self.inspections.reserve)
             compile_seconds = self.prepare(state, limits)
-            limits = limits.postpone(self._loading)
+            limits = limits.postpone(self.loading_seconds)
             try:
                 root = self.memory.node_of(state)
             except MemoryFull as error:
@@ -275,7 +190,7 @@ class Certified(Shown, Framed):
                 limits.relative,
                 first_row=self.memory.num_rows,
             )
-            with self._faults():
+            with self.note_fault():
                 self.region.start(root)
                 if self.loop is not None:
                     self.loop.steering.num_steered = 0
@@ -309,7 +224,7 @@ class Certified(Shown, Framed):
             limits = limits.stopped_by(hold).reserve_calls(self.inspections.reserve)
             state = self.memory.states[position.root]
             compile_seconds = self.prepare(state, limits)
-            limits = limits.postpone(self._loading)
+            limits = limits.postpone(self.loading_seconds)
             calls_left = limits.budget - (self.memory.num_calls - position.first_call)
             if (
                 self.loop is not None  # a smaller budget than before
@@ -333,7 +248,7 @@ class Certified(Shown, Framed):
         if loop is not None:
             loop.keeper = self.keeper
             late_stop = end_calls_at(limits.latest, limits.hold)
-            with self._faults(), warn_if_overdue(limits.seconds), late_stop:
+            with self.note_fault(), warn_if_overdue(limits.seconds), late_stop:
                 reason = loop.run(position, limits, start_time + compile_seconds)
                 self.fault = loop.end_query(limits, state)
         self.reason = reason
@@ -359,96 +274,6 @@ class Certified(Shown, Framed):
         )
         return estimate
 
-    def _check_whole(self) -> None:
-        """Refuse to continue a memory that an error has left unfinished."""
-        if self.fault is not None:
-            problem_text = (
-                f"This memory was left unfinished by an error ({self.fault})"
-            )
-            raise InvalidInput(f"{problem_text}; start a new one.")
-
-    @contextmanager
-    def _faults(self) -> Iterator[None]:
-        """Remember that an error has left the memory unfinished."""
-        try:
-            yield
-        except BaseException as error:
-            self.fault = f"{type(error).__name__}: {error}"
-            raise
-
-    def prepare(self, state: Any, limits: QueryLimits) -> float:
-        """Compile the loops of the first query, and return the seconds spent."""
-        self._check_whole()
-        self._loading = 0.0  # of these seconds, those that count against no limit
-        if self.loop is not None:
-            return 0.0
-        start_time = time.perf_counter()
-        self.loop = self._build_loop(state, limits)
-        seconds_spent = time.perf_counter() - start_time
-        # workers are waited for
-        if self.loop is not None and not self.loop.sampler.workers:
-            self._loading = seconds_spent
-        return seconds_spent
-
-    def _build_loop(self, state: Any, limits: QueryLimits) -> SearchLoop | None:
-        """The loop with all that it needs; None if it was refused the time for that."""
-        problem, memory = self.problem, self.memory
-        is_refused = limits.phases.begin("compiling")
-        with pause_stopwatch():
-            region = make_region(problem, memory, self.bound, self.radius_scale)
-            region.set_delta(self.delta)
-            self.region = region
-            sweeps = Sweeps(problem, region, self._crossing_error)
-            steering = self.steering(problem, region, exact=self.shares.exact)
-            steering.uniform = self.uniform
-            if not self.shares.exact:
-                sweeps.exact = False
-                region.note_samples()
-        if is_refused:
-            return None
-        wait_limits = limits.hold, limits.due  # workers are waited for
-        try:
-            sampler = make_sampler(
-                problem, memory, state, self.seed, self.compute, *wait_limits
-            )
-        except KeyboardInterrupt:  # or its time was up while it waited for workers
-            return None
-        batches = BatchEntry(problem, memory, sampler, region.loops, self.seed)
-        with pause_stopwatch():
-            region.warm()
-            warm_up()
-        return SearchLoop(
-            sweeps,
-            steering,
-            sampler,
-            batches,
-            self.shares,
-            self.inspections,
-            self.history,
-        )
-
-    @property
-    def in_round(self) -> bool:
-        """Whether a round is under way: its samples change no interval before its end."""
-        return self.position is not None and self.position.sampling
-
-    @property
-    def assumed(self) -> tuple[str, ...]:
-        """The assumptions of this memory's certificates."""
-        num_checked, inspection_text = 0, ""
-        if self.loop is not None:
-            num_checked = self.loop.steering.num_checked
-            inspection_text = self.inspections.describe(self.loop.sampler)
-        num_rows = self.memory.num_rows if self.known else None
-        return assumed_in_search(
-            self.problem, num_rows, self.shares.exact, num_checked, inspection_text
-        )
-
-    def _crossing_error(self, node: int) -> Exception:
-        """The error for a node with bounds that exclude each other."""
-        delta = 0.0 if self.known and self.shares.exact else self.delta
-        return contradiction(self.memory.states[node], delta, self.assumed)
-
     # --- displays -------------------------------------------------------------
 
     def __repr__(self) -> str:
@@ -457,7 +282,7 @@ class Certified(Shown, Framed):
 
     def table(self) -> Table:
         """All states seen so far, with bounds that hold together (``table``)."""
-        self._check_whole()
+        self.check_whole()
         return table_of(self)
 
     def records(self) -> list[dict[str, Any]]:
@@ -474,15 +299,3 @@ class Certified(Shown, Framed):
             state: one that was queried; by default the last one.
         """
         return draw_object("certified", self, ax, state=state)
-
-
-def make_region(
-    problem: Problem, memory: Memory, bound: Bound, radius_scale: float
-) -> Region:
-    """The region that fits the problem: layers where there is a horizon."""
-    region_class = Region if problem.horizon is None else LayeredRegion
-    if bound.pool_share > 0.0:
-        region_class = PooledRegion
-    elif is_undiscounted(problem):
-        region_class = TotalRegion
-    return region_class(problem, memory, bound, radius_scale)

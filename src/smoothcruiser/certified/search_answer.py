@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import math
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from smoothcruiser.certified.query_limits import FULL
+from smoothcruiser.certified.query_limits import FULL, QueryLimits
+from smoothcruiser.certified.search_state import SearchState
 from smoothcruiser.certified.sweeps.counted_model import UNKNOWN, Guess
 from smoothcruiser.estimate import (
     ADVICE,
@@ -39,28 +40,12 @@ from smoothcruiser.estimate import (
 )
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.outward import sum_in_order
-from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.declaration_checks import is_undiscounted
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Compute
 from smoothcruiser.schedule.number_text import count_noun
 
-if TYPE_CHECKING:
-    from smoothcruiser.certified.query_limits import QueryLimits
-    from smoothcruiser.certified.search import Certified
-
 CORNERS = 10  # actions: 1,024 corners take a few milliseconds
-SAME_LAW = (
-    "draws of the oracle are independent, and follow one law for each state and "
-    "action: a state's hash tells all that matters"
-)
-KNOWN_LAW = (
-    "outcomes= is the model: what it lists for a state and an action is their law"
-)
-PARTLY_KNOWN = (
-    "outcomes= is the model where it lists one ({rows:,} rows read), and what it lists "
-    "is the law there; elsewhere "
-)
 NO_WORKERS = (
     "Executor and workers were not used: nothing is sampled, and outcomes= is read in "
     "this process."
@@ -69,14 +54,10 @@ NO_SAMPLE = (
     "This state was not sampled: its action values are only the middle of what is "
     "possible, no estimate."
 )
-SAME_KEY = (
-    "states with one key= have one future (mover, legal actions and end are "
-    "compared when a key comes back)"
-)
 
 
 def answer(
-    search: Certified,
+    search: SearchState,
     root: int,
     state: Any,
     *,
@@ -142,7 +123,7 @@ def answer(
     )
 
 
-def guess_at(search: Certified, root: int, *, with_error: bool = False) -> Guess:
+def guess_at(search: SearchState, root: int, *, with_error: bool = False) -> Guess:
     """The counted model's estimate of the first node of the search's region."""
     if search.loop is None:
         return UNKNOWN
@@ -311,50 +292,9 @@ def _largest_span(boxes: list[Interval], q_values: list[float]) -> float:
     return max(ups[a] + downs[b] for a in largest_ups for b in largest_downs if a != b)
 
 
-def one_outcome(num_checked: int) -> str:
-    """Return the assumption behind a problem that is declared deterministic.
-
-    ``num_checked`` counts the pairs that were sampled twice.
-    """
-    pairs_text = "pair was" if num_checked == 1 else "pairs were"
-    check_text = (
-        f"spot-checked: {num_checked} {pairs_text} drawn twice"
-        if num_checked
-        else "not checked"
-    )
-    return f"deterministic=True: every state and action has one outcome ({check_text})"
-
-
-def assumed_in_search(
-    problem: Problem,
-    num_rows: int | None,
-    exact: bool,
-    num_checked: int,
-    inspection_text: str,
+def _agreement(
+    search: SearchState, guess: Guess, interval: Interval
 ) -> tuple[str, ...]:
-    """The assumptions of a search over rows, over samples, or over both.
-
-    ``num_rows`` of a known model were read, None: there is none. ``exact`` says that
-    nothing was estimated. ``num_checked`` and ``inspection_text`` describe the checks
-    of the samples.
-    """
-    if num_rows is not None and exact:
-        return assumptions(problem, KNOWN_LAW, looked="", checked="row")
-    law_text = one_outcome(num_checked) if problem.deterministic else SAME_LAW
-    if num_rows is not None:
-        law_text = PARTLY_KNOWN.format(rows=num_rows) + law_text
-    return assumptions(problem, law_text, looked=inspection_text)
-
-
-def assumptions(
-    problem: Problem, law: str, *, looked: str, checked: str = "call"
-) -> tuple[str, ...]:
-    """Return the assumptions of the promise; ``law`` is that on the outcomes' law."""
-    assumed_texts = assumed(problem, law, looked, checked)
-    return (*assumed_texts, SAME_KEY) if problem.key is not None else assumed_texts
-
-
-def _agreement(search: Certified, guess: Guess, interval: Interval) -> tuple[str, ...]:
     """A note on the standard error where no samples of a pair differ.
 
     Values that epsilon has moved rest on the interval, and need no such note.
@@ -366,7 +306,7 @@ def _agreement(search: Certified, guess: Guess, interval: Interval) -> tuple[str
     return note_agreement("samples", by_chance, 0.5 * (interval[1] - interval[0]))
 
 
-def _no_chance(search: Certified, num_sampled: int) -> tuple[str, ...]:
+def _no_chance(search: SearchState, num_sampled: int) -> tuple[str, ...]:
     """Advice where every pair that was sampled has had one outcome."""
     is_single = search.memory.num_entries == num_sampled and not search.known
     if (
@@ -383,7 +323,7 @@ def _no_chance(search: Certified, num_sampled: int) -> tuple[str, ...]:
     )
 
 
-def _endless(search: Certified, reason: str, num_sampled: int) -> tuple[str, ...]:
+def _endless(search: SearchState, reason: str, num_sampled: int) -> tuple[str, ...]:
     """A note on why bounds of totals without a discount stayed apart."""
     problem = search.problem
     if reason == "epsilon" or not is_undiscounted(problem):

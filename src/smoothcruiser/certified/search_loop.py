@@ -37,10 +37,11 @@ import logging
 import math
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from smoothcruiser.certified.batch_entry import BatchEntry
 from smoothcruiser.certified.price_forecast import DeltaShares
 from smoothcruiser.certified.query_limits import (
     FULL,
@@ -48,8 +49,8 @@ from smoothcruiser.certified.query_limits import (
     QueryLimits,
     limits_for_samples,
 )
-from smoothcruiser.certified.query_progress import History, QueryProgress
-from smoothcruiser.certified.sample_batches import BatchEntry, SlicePace
+from smoothcruiser.certified.query_progress import Autosave, History, QueryProgress
+from smoothcruiser.certified.sample_batches import SlicePace
 from smoothcruiser.certified.sampling.sampler import Sampler
 from smoothcruiser.certified.sampling.step_inspections import (
     LEAST_SECONDS,
@@ -62,9 +63,6 @@ from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.jit.interrupts import TimeIsUp
 from smoothcruiser.problem.model.tabular import Ints
 from smoothcruiser.progress import Progress, says_stop
-
-if TYPE_CHECKING:
-    from smoothcruiser.certified.store_io import Autosave
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import Any, ClassVar, overload
 
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.query_limits import LARGEST, Target, make_limits
@@ -28,6 +28,7 @@ from smoothcruiser.certified.search_answer import (
     spread_guess,
 )
 from smoothcruiser.certified.search_memory import Memory
+from smoothcruiser.certified.search_state import SearchState
 from smoothcruiser.certified.sweeps.counted_model import UNKNOWN, Guess
 from smoothcruiser.certified.sweeps.layers import LayeredRegion
 from smoothcruiser.certified.sweeps.table_rows import NodeRows, make_table_rows
@@ -39,9 +40,6 @@ from smoothcruiser.problem.states import state_key
 from smoothcruiser.records.data import Data, Framed, json_text
 from smoothcruiser.records.data import json_data as read_json
 from smoothcruiser.records.json_shapes import index_flaw, length_flaw
-
-if TYPE_CHECKING:
-    from smoothcruiser.certified.search import Certified
 
 
 @dataclass(frozen=True)
@@ -284,7 +282,7 @@ class Table(Shown, RowTable):
         )
 
 
-def table_of(search: Certified) -> Table:
+def table_of(search: SearchState) -> Table:
     """The table of a memory as it is now."""
     memory = search.memory
     return Table(
@@ -300,7 +298,7 @@ def table_of(search: Certified) -> Table:
 
 
 def review_estimate(
-    search: Certified, estimate: Estimate, deadline: float
+    search: SearchState, estimate: Estimate, deadline: float
 ) -> Estimate:
     """An earlier estimate of a memory, with the bounds that it has by now.
 
@@ -337,7 +335,7 @@ def review_estimate(
 
 
 def _known_at(
-    search: Certified,
+    search: SearchState,
     memory: Memory,
     node: int,
     state: Any,
@@ -378,7 +376,7 @@ def _known_at(
     )
 
 
-def queried_estimates(search: Certified) -> list[Estimate]:
+def queried_estimates(search: SearchState) -> list[Estimate]:
     """The present estimates of the states of a memory's queries, in their order.
 
     Calls and the usual error are those of the last query there. A memory that was
@@ -413,7 +411,7 @@ def queried_estimates(search: Certified) -> list[Estimate]:
     return estimates
 
 
-def has_room(search: Certified, state: Any) -> bool:
+def has_room(search: SearchState, state: Any) -> bool:
     """Whether a query about ``state`` has a place in the memory."""
     is_seen = search.memory.find_node(state) is not None
     return is_seen or not search.memory.is_crowded(1)

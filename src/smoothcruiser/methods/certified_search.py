@@ -246,7 +246,7 @@ def _search_in_store(
     memory: Certified, query: Query, store: Store, stored: StoredRun | None
 ) -> Estimate:
     """The answer of a search that a store keeps while it runs."""
-    from smoothcruiser.certified.store_io import take_up
+    from smoothcruiser.certified.snapshots.store_io import take_up
 
     run_number = (
         store.begin(_store_record(query, memory)) if stored is None else stored.id

@@ -1,10 +1,11 @@
 """The assumptions of a certificate, in sentences.
 
-They name every declaration that an interval depends on.
+They name every declaration that an interval depends on. Those of a schedule or of paths
+are ``assumptions`` with the law ``ONE_LAW``; those of a search over states that come back
+are ``search_assumptions``.
 
-Whether two states pay the same from equal streams.
-
-Then they are the same as far as a planner can tell.
+``same_future`` says whether two states pay the same from equal streams: then they are the
+same as far as a planner can tell.
 """
 
 from __future__ import annotations
@@ -18,6 +19,21 @@ from smoothcruiser.problem.step_errors import Answer
 
 ONE_LAW = (
     "draws of the oracle are independent, and follow one law for each state and action"
+)
+SAME_LAW = (
+    "draws of the oracle are independent, and follow one law for each state and "
+    "action: a state's hash tells all that matters"
+)
+KNOWN_LAW = (
+    "outcomes= is the model: what it lists for a state and an action is their law"
+)
+PARTLY_KNOWN = (
+    "outcomes= is the model where it lists one ({rows:,} rows read), and what it lists "
+    "is the law there; elsewhere "
+)
+SAME_KEY = (
+    "states with one key= have one future (mover, legal actions and end are "
+    "compared when a key comes back)"
 )
 
 
@@ -118,6 +134,45 @@ def assumptions(
             f"{type(problem.operator).__name__} have to be (check tests it)"
         )
     return tuple(sentences)
+
+
+def _one_outcome(num_checked: int) -> str:
+    """Return the assumption behind a problem that is declared deterministic.
+
+    ``num_checked`` counts the pairs that were sampled twice.
+    """
+    pairs_text = "pair was" if num_checked == 1 else "pairs were"
+    check_text = (
+        f"spot-checked: {num_checked} {pairs_text} drawn twice"
+        if num_checked
+        else "not checked"
+    )
+    return f"deterministic=True: every state and action has one outcome ({check_text})"
+
+
+def search_assumptions(
+    problem: Problem,
+    num_rows: int | None,
+    exact: bool,
+    num_checked: int,
+    inspection_text: str,
+) -> tuple[str, ...]:
+    """The assumptions of a search over rows, over samples, or over both.
+
+    ``num_rows`` of a known model were read, None: there is none. ``exact`` says that
+    nothing was estimated. ``num_checked`` and ``inspection_text`` describe the checks
+    of the samples.
+    """
+    if num_rows is not None and exact:
+        return _with_key(problem, assumptions(problem, KNOWN_LAW, "", "row"))
+    law_text = _one_outcome(num_checked) if problem.deterministic else SAME_LAW
+    if num_rows is not None:
+        law_text = PARTLY_KNOWN.format(rows=num_rows) + law_text
+    return _with_key(problem, assumptions(problem, law_text, inspection_text))
+
+
+def _with_key(problem: Problem, sentences: tuple[str, ...]) -> tuple[str, ...]:
+    return (*sentences, SAME_KEY) if problem.key is not None else sentences
 
 
 def _rounding_allowance(facts: Facts) -> tuple[str, ...]:

@@ -12,9 +12,14 @@ import pytest
 from stored_worlds import bits, tuples, worlds
 
 import smoothcruiser as sc
-from smoothcruiser.certified import sample_batches, search_loop, store_io
+from smoothcruiser.certified import query_progress, sample_batches, search_loop
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.snapshot import MAGIC, read_header, restore, to_bytes
+from smoothcruiser.certified.snapshots.snapshot import (
+    MAGIC,
+    read_header,
+    restore,
+    to_bytes,
+)
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 
 pytestmark = pytest.mark.compiles
@@ -24,8 +29,8 @@ WORLDS = worlds()
 @pytest.fixture
 def slices(monkeypatch):
     """Every slice is saved; the number of samples in one is given."""
-    monkeypatch.setattr(store_io, "LEAST_SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(store_io, "RARELY", 0)
+    monkeypatch.setattr(query_progress, "LEAST_SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(query_progress, "RARELY", 0)
 
     def of(size: int) -> None:
         class Steady(sample_batches.SlicePace):

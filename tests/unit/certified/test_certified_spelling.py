@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.snapshot_checks import Spelling
+from smoothcruiser.certified.snapshots.state_spelling import Spelling
 from smoothcruiser.errors import InvalidInput
 
 

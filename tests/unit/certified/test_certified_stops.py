@@ -16,7 +16,7 @@ from smoothcruiser.certified.sampling.parallel import ParallelSampler, draw_part
 from smoothcruiser.certified.sampling.sampler import Sampler, first_words
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.search_memory import Memory
-from smoothcruiser.certified.snapshot import restore, to_bytes
+from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
 from smoothcruiser.certified.sweeps.region import Region
 from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.jit.random.streams import from_words

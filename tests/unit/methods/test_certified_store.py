@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import smoothcruiser as sc
-from smoothcruiser.certified import sample_batches, store_io
+from smoothcruiser.certified import query_progress, sample_batches
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.cli.app import app
 from smoothcruiser.errors import InvalidInput
@@ -113,8 +113,8 @@ def test_a_smaller_budget_than_before_is_kept(tmp_path, monkeypatch):
 
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path, monkeypatch):
     """The answer names the run, and what was saved ends with the same bits."""
-    monkeypatch.setattr(store_io, "LEAST_SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(store_io, "RARELY", 0)
+    monkeypatch.setattr(query_progress, "LEAST_SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(query_progress, "RARELY", 0)
     store = tmp_path / "store.db"
 
     def pressed(report):

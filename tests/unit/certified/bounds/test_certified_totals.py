@@ -10,7 +10,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.snapshot import restore, to_bytes
+from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
 from smoothcruiser.errors import InvalidInput, OracleError
 
 pytestmark = pytest.mark.compiles

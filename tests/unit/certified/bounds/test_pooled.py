@@ -12,7 +12,7 @@ from smoothcruiser.certified.bounds.base import BoundRules, shared_delta
 from smoothcruiser.certified.bounds.counts import BETS_COST, LAW_COST
 from smoothcruiser.certified.bounds.law import POOLED, POOLED_UNION
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.snapshot import restore, to_bytes
+from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
 from smoothcruiser.certified.sweeps.pooled import (
     RATE_LOGS,
     RATES,

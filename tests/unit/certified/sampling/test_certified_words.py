@@ -16,7 +16,7 @@ import smoothcruiser as sc
 from smoothcruiser.certified.sampling.sampler import PythonSampler
 from smoothcruiser.certified.sampling.tuple_states import MOST_MISFITS, WordSampler
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.snapshot import restore, to_bytes
+from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
 from smoothcruiser.errors import OracleError
 from smoothcruiser.jit.build import compile_function
 

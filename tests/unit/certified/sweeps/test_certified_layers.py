@@ -9,7 +9,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.snapshot import restore, to_bytes
+from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
 from smoothcruiser.certified.sweeps.layers import LayeredRegion
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve

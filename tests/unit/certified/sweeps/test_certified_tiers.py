@@ -10,7 +10,7 @@ import smoothcruiser as sc
 from smoothcruiser.certified.sampling import number_states as number_loop
 from smoothcruiser.certified.sampling import tuple_states as words
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.snapshot import to_bytes
+from smoothcruiser.certified.snapshots.snapshot import to_bytes
 from smoothcruiser.engines.compiled import tiers as handover
 
 pytestmark = pytest.mark.compiles

@@ -13,9 +13,9 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds import law
 from smoothcruiser.certified.bounds.betting import BETTING
+from smoothcruiser.certified.query_progress import Autosave
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.snapshot import read_header, restore
-from smoothcruiser.certified.store_io import Autosave
+from smoothcruiser.certified.snapshots.snapshot import read_header, restore
 from smoothcruiser.certified.sweeps import layers_kernel as inductive_kernel
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import solve

@@ -17,11 +17,10 @@ ever taken: docs/security.md.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from smoothcruiser.certified import snapshot_checks as soundness
 from smoothcruiser.certified.graph import END, ENTRIES, ENTRY, NODE, free_slots
 from smoothcruiser.certified.query_limits import make_limits
 from smoothcruiser.certified.query_progress import QueryProgress
@@ -29,14 +28,14 @@ from smoothcruiser.certified.sample_batches import Batch
 from smoothcruiser.certified.sampling.number_states import NumberNodes, NumberStates
 from smoothcruiser.certified.sampling.sampler import Sampler
 from smoothcruiser.certified.search_memory import KeyedState, Memory
-from smoothcruiser.certified.snapshot_checks import Spelling, require
+from smoothcruiser.certified.search_state import SearchState
+from smoothcruiser.certified.snapshots import snapshot_checks as soundness
+from smoothcruiser.certified.snapshots.snapshot_checks import require
+from smoothcruiser.certified.snapshots.state_spelling import Spelling
 from smoothcruiser.certified.sweeps.memory_kernel import SHORT_SCAN
 from smoothcruiser.engines.inspection import Look, Looks
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.problem.states import copy_state, is_fixed
-
-if TYPE_CHECKING:
-    from smoothcruiser.certified.search import Certified
 
 MAGIC = b"SCCERT3\n"
 MOST_BYTES = 10**9  # the most that SQLite keeps in one place
@@ -55,7 +54,7 @@ TEXT_ROWS = 65_536  # states that are spelled in one piece
 # --- writing ------------------------------------------------------------------
 
 
-def to_bytes(search: Certified) -> bytes:
+def to_bytes(search: SearchState) -> bytes:
     """A snapshot of a search between two slices, or between two queries."""
     loop = search.loop
     assert loop is not None  # an empty search has no snapshot
@@ -170,7 +169,7 @@ def _numbers(memory: Memory) -> Any:
         return None
 
 
-def _state_pieces(search: Certified) -> list[bytes]:
+def _state_pieces(search: SearchState) -> list[bytes]:
     """The states as JSON, in pieces; full ones are kept, since states do not change."""
     states, full_pieces, write_state = (
         search.memory.states,
@@ -233,7 +232,7 @@ def _written_looks(looks: Looks | None, spelling: Spelling) -> Any:
 # --- reading ------------------------------------------------------------------
 
 
-def restore(search: Certified, data: bytes) -> None:
+def restore(search: SearchState, data: bytes) -> None:
     """Put a snapshot into a new search of the same problem."""
     try:
         _restore(search, data)
@@ -277,7 +276,7 @@ def _sections(data: bytes, header: dict[str, Any]) -> tuple[dict[str, Any], list
     return section_bytes, texts
 
 
-def _restore(search: Certified, data: bytes) -> None:
+def _restore(search: SearchState, data: bytes) -> None:
     header = read_header(data)
     section_bytes, state_texts = _sections(data, header)
     memory, spelling = search.memory, search.spelling
@@ -425,7 +424,7 @@ def _restore_watch(sampler: Sampler, header: dict[str, Any], arrivals: Any) -> N
     sampler.arrivals = dict(arrival_rows.tolist())
 
 
-def _read_looks(look_rows: Any, search: Certified) -> Looks | None:
+def _read_looks(look_rows: Any, search: SearchState) -> Looks | None:
     if look_rows is None:
         return None
     inspected_looks, problem, read_state = (
@@ -466,7 +465,7 @@ def _read_looks(look_rows: Any, search: Certified) -> Looks | None:
 
 
 def _read_position(
-    row: Any, section_bytes: dict[str, Any], search: Certified
+    row: Any, section_bytes: dict[str, Any], search: SearchState
 ) -> QueryProgress:
     position = QueryProgress(**{field_name: row[field_name] for field_name in AT})
     position.pairs = np.frombuffer(section_bytes["at_pairs"], np.int64).copy()
@@ -476,7 +475,7 @@ def _read_position(
 
 
 def _read_batch(
-    row: Any, section_bytes: dict[str, Any], search: Certified, gives_nodes: bool
+    row: Any, section_bytes: dict[str, Any], search: SearchState, gives_nodes: bool
 ) -> Batch:
     pairs = np.frombuffer(section_bytes["batch_pairs"], np.int64).copy()
     counts = np.frombuffer(section_bytes["batch_counts"], np.int64).copy()

@@ -3,64 +3,32 @@
 A store keeps one memory for each run, sealed with it. ``plan`` with a store
 writes it while it searches (``methods.certified_search``); ``Certified.save`` writes one
 between two queries. Either can be loaded to answer further queries.
-
-The clock decides when a search is saved while it runs, and that changes no bit of the
-result: a snapshot is taken between two slices of samples. A snapshot holds the whole
-search, so that a large one takes its time. Between two of them lies at least
-``LEAST_SAVE_SECONDS``, and ``RARELY`` times the duration of the last one. So saving takes
-at most 3% of the time, and a kill costs at most that interval and one slice.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from smoothcruiser.certified.snapshot import check_size, read_header, restore, to_bytes
-from smoothcruiser.certified.snapshot_checks import Unspelled, require
+from smoothcruiser.certified.search_state import SearchState
+from smoothcruiser.certified.snapshots.snapshot import (
+    check_size,
+    read_header,
+    restore,
+    to_bytes,
+)
+from smoothcruiser.certified.snapshots.snapshot_checks import require
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Promise
 
 if TYPE_CHECKING:
-    from smoothcruiser.certified.search import Certified
     from smoothcruiser.store import StoredRun
 
-
-LEAST_SAVE_SECONDS = 10.0
-RARELY = 32
+Search = TypeVar("Search", bound=SearchState)
 
 
-class Autosave:
-    """Writes snapshots of one search, neither too often nor too rarely."""
-
-    def __init__(self, search: Certified, write: Callable[[bytes, int], None]) -> None:
-        """``write`` takes a snapshot and the calls that it stands for."""
-        self.search, self.write = search, write
-        self.unkept: str | None = None  # why nothing is saved any more
-        self._next = 0.0  # when the next one is due: the first at once
-
-    @property
-    def due(self) -> bool:
-        """Whether it is time for another snapshot."""
-        return time.perf_counter() >= self._next
-
-    def save(self) -> None:
-        """Take a snapshot and write it."""
-        if self.unkept is not None:
-            return
-        start_time = time.perf_counter()
-        try:
-            self.write(to_bytes(self.search), self.search.memory.num_calls)
-        except Unspelled as error:  # the answer is worth more than the store
-            self.unkept = str(error)
-        now = time.perf_counter()
-        self._next = now + max(LEAST_SAVE_SECONDS, RARELY * (now - start_time))
-
-
-def save_memory(search: Certified, path: str | Path) -> int:
+def save_memory(search: SearchState, path: str | Path) -> int:
     """Keep a memory as a run of its own, and return its number."""
     from smoothcruiser.store import Record, Store
 
@@ -128,13 +96,13 @@ def find_memory(
 
 
 def load_memory(
-    search_class: type[Certified],
+    search_class: type[Search],
     stored: StoredRun,
     data: bytes,
     problem: Problem,
     notes: tuple[str, ...],
     **options: Any,
-) -> Certified:
+) -> Search:
     """A new search with the memory of ``find_memory``, and with ``options``."""
     header = read_header(data)
     search = search_class(
@@ -149,7 +117,7 @@ def load_memory(
     return search
 
 
-def take_up(search: Certified, data: bytes, state: Any, promise: Promise) -> None:
+def take_up(search: SearchState, data: bytes, state: Any, promise: Promise) -> None:
     """Put a stored memory into a new search, in the middle of its query."""
     restore(search, data)
     position, key_of = search.position, search.problem.key_of
