@@ -126,7 +126,7 @@ def _of_tree(task: RolloutTask, tree: Tree, *, plain: bool) -> Rollouts:
             f"The tree is rooted at {tree.state!r}, but {task.state!r} "
             "was requested; advance the tree, or drop state=."
         )
-    if isinstance(tree._backend, CompiledTree) and not plain:
+    if isinstance(tree.backend, CompiledTree) and not plain:
         return CompiledRollouts.of_tree(task, tree)
     return PlainRollouts(task, lambda: _follow_tree(tree))
 

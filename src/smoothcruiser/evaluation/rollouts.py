@@ -221,7 +221,7 @@ class CompiledRollouts:
     @classmethod
     def of_tree(cls, task: RolloutTask, tree: Tree) -> CompiledRollouts:
         """Rollouts of a compiled tree's policy from its root."""
-        tree_backend = tree._backend
+        tree_backend = tree.backend
         num_nodes, K = tree.num_nodes, task.problem.num_actions
         table = np.empty((num_nodes, K))
         operator = task.problem.operator

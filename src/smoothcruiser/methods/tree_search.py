@@ -372,10 +372,10 @@ def _blind_answer(tree: Tree) -> Estimate:
         method=tree.method.name,
         certificate=None,
         seconds=tree.seconds,
-        compile_seconds=tree._backend.compile_seconds,
+        compile_seconds=tree.backend.compile_seconds,
         **estimate_subject(problem, tree.state),
         seed=tree.seed,
-        executor=tree._backend.name,
+        executor=tree.backend.name,
         notes=(note,),
     )
 

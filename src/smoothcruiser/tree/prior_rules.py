@@ -151,7 +151,7 @@ for _search in (PUCT(), Gumbel()):
 
 def plan_root(tree: Tree, simulations: int | None) -> None:
     """Give a root of Gumbel MuZero its numbers, unless it has them."""
-    search, gumbel_root = tree.method, getattr(tree._backend, "gumbel", None)
+    search, gumbel_root = tree.method, getattr(tree.backend, "gumbel", None)
     if not isinstance(search, Gumbel) or gumbel_root is None or len(gumbel_root.plan):
         return
     K, root = tree.problem.num_actions, tree.node(0)
@@ -165,7 +165,7 @@ def plan_root(tree: Tree, simulations: int | None) -> None:
     num_planned = search.planned or simulations or PLANNED
     num_considered = min(search.considered, len(root.actions), num_planned)
     visit_plan = np.array(considered_visits(num_considered, num_planned), np.int64)
-    tree._backend.gumbel = GumbelRoot(
+    tree.backend.gumbel = GumbelRoot(
         np.array(gumbel_numbers), visits_before, visit_plan
     )
 
@@ -177,7 +177,7 @@ def _positive_uniform(u: float) -> float:
 
 def gumbel_action(tree: Tree, node: Node) -> int:
     """The action of a Gumbel root: the best of the most visited ones."""
-    gumbel_root, rule, num_legal = tree._backend.gumbel, tree.rule, len(node.actions)
+    gumbel_root, rule, num_legal = tree.backend.gumbel, tree.rule, len(node.actions)
     x = [node.sign * q for q in tree.q_values(0)]
     n, w, y = list(node.edge_visits), list(node.prior or ()), [0.0] * num_legal
     transform_values(rule, x, n, w, node.sign * node.first, num_legal, y)

@@ -111,7 +111,7 @@ def is_rounded(tree: Tree) -> bool:
     """Whether a number in a box was rounded, on the way up or before the first call."""
     if not tree.setting.solves:
         return False
-    return bool(tree._backend.inexact) or not spans_are_exact(tree.problem.facts)
+    return bool(tree.backend.inexact) or not spans_are_exact(tree.problem.facts)
 
 
 def root_boxes(tree: Tree) -> tuple[Interval, dict[int, Interval]]:

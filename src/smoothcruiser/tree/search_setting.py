@@ -289,11 +289,11 @@ def notes_of(tree: Tree) -> tuple[str, ...]:
             f"States of type {type_name} have no equality, so none is ever met "
             "twice: give them __eq__ and __hash__."
         )
-    sentences += evaluator_notes(tree._backend)
+    sentences += evaluator_notes(tree.backend)
     if tree.method.bounds is not None:
         sentences.append(tree.bounds.sentence)
     span, cut_error = truncation(tree.problem, tree.method, tree.elapsed)
-    if cut_error > REACH * span and not evaluates_limit(tree._backend):
+    if cut_error > REACH * span and not evaluates_limit(tree.backend):
         steps_text = _count_text(tree.setting.limit, "step")
         sentences.append(
             f"Beyond {steps_text} values count as the middle of what is possible: "

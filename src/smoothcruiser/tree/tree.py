@@ -119,7 +119,7 @@ class Tree(Shown):
         self.elapsed = 0  # moves made since the tree was created
         self.seconds = 0.0
         self.head = heads(self.operator, problem.num_actions)
-        self._backend = backend_of(self, executor, read_progress(progress))
+        self.backend = backend_of(self, executor, read_progress(progress))
         self._untouched = problem.tables is not None  # no step writes into its state
         self.refuted: proof.Refuted | None = (
             None  # the error that refuted a declaration
@@ -136,7 +136,7 @@ class Tree(Shown):
 
     def __copy__(self) -> Tree:
         tree_copy = object.__new__(Tree)
-        tree_copy.__dict__.update(self.__dict__ | {"_backend": self._backend.twin()})
+        tree_copy.__dict__.update(self.__dict__ | {"backend": self.backend.twin()})
         return tree_copy
 
     def __repr__(self) -> str:
@@ -156,7 +156,7 @@ class Tree(Shown):
 
     def warm(self) -> None:
         """Compile the code of growth, so that the first seconds are not spent on it."""
-        self._backend.warm()
+        self.backend.warm()
 
     def grow(
         self,
@@ -205,16 +205,16 @@ class Tree(Shown):
                 if not self._untouched and last_call > self.num_calls:
                     with hold.opened():
                         calls_made = look_once(self.problem, self.state, self.seed)
-                    self._backend.spend(calls_made)
+                    self.backend.spend(calls_made)
                     self._untouched = True
-                self._backend.listen(hold)
+                self.backend.listen(hold)
                 plan_root(self, growth.simulations)
-                if isinstance(self._backend, Forest):
-                    self._backend.until = (
+                if isinstance(self.backend, Forest):
+                    self.backend.until = (
                         None if seconds is None else start_time + seconds
                     )
                 # calls between two checks of the clock and of Ctrl-C
-                slice_calls = self._backend.least_slice
+                slice_calls = self.backend.least_slice
                 while True:
                     slice_start = time.perf_counter()
                     counts_before = self.simulations, self.num_calls
@@ -225,7 +225,7 @@ class Tree(Shown):
                         else min(last_simulation, self.simulations + slice_calls),
                         min(last_call, self.num_calls + slice_calls),
                     )
-                    self._backend.grow_to(*slice_goal)
+                    self.backend.grow_to(*slice_goal)
                     # of several trees some may have used up their simulations, and
                     # the others their calls
                     nothing_left = counts_before == (self.simulations, self.num_calls)
@@ -237,7 +237,7 @@ class Tree(Shown):
                     if (
                         self.simulations >= last_simulation
                         or self.num_calls >= last_call
-                        or (self.method.solve and self._backend.is_solved)
+                        or (self.method.solve and self.backend.is_solved)
                         or nothing_left
                         or slice_end - start_time - growth_watch.stood_still()
                         >= (seconds or math.inf)
@@ -245,7 +245,7 @@ class Tree(Shown):
                         break
                     if hold.came:
                         raise KeyboardInterrupt
-                    min_seconds = max(SLICE_SECONDS, self._backend.slice_seconds)
+                    min_seconds = max(SLICE_SECONDS, self.backend.slice_seconds)
                     is_full = (
                         slice_calls >= FULL_SLICE
                         or slice_end - slice_start >= min_seconds
@@ -257,21 +257,21 @@ class Tree(Shown):
                             break
                     if slice_end - slice_start < min_seconds:
                         slice_calls *= 2
-                self._backend.flush()
+                self.backend.flush()
             except proof.Refuted as error:
                 self.refuted = error
                 raise
             finally:  # Ctrl-C included
-                self._backend.pause_workers()
+                self.backend.pause_workers()
                 self.seconds += time.perf_counter() - start_time
 
     def close(self) -> None:
         """End the workers, if there are any; a tree without them can still be read."""
-        self._backend.close()
+        self.backend.close()
 
     def spend(self, calls: int) -> None:
         """Count oracle calls that were made for this tree elsewhere."""
-        self._backend.spend(calls)
+        self.backend.spend(calls)
 
     def advance(self, action: int, next_state: Any) -> Tree:
         """This tree rooted at ``next_state`` after ``action``.
@@ -299,7 +299,7 @@ class Tree(Shown):
                 f"The horizon of {self.problem.horizon} steps is over; there is "
                 "nothing left to search."
             )
-        old_backend = self._backend
+        old_backend = self.backend
         try:
             child = old_backend.child(0, action, next_state)
         except SmoothcruiserError:
@@ -317,11 +317,11 @@ class Tree(Shown):
             return self
         if child is None:
             old_stream = old_backend.rng
-            self._backend = backend_of(self, old_backend.name)
+            self.backend = backend_of(self, old_backend.name)
             # The stream continues: a new tree must not repeat the old one's
             # samples.
-            self._backend.rng = old_stream
-            self._backend.take_over(old_backend.counts)
+            self.backend.rng = old_stream
+            self.backend.take_over(old_backend.counts)
             return self
         old_backend.advance(child)
         old_backend.setting = self._setting()
@@ -367,27 +367,27 @@ class Tree(Shown):
     @property
     def num_nodes(self) -> int:
         """Nodes in memory."""
-        return int(self._backend.counts[0])
+        return int(self.backend.counts[0])
 
     @property
     def simulations(self) -> int:
         """Simulations finished since the tree was created."""
-        return int(self._backend.counts[1])
+        return int(self.backend.counts[1])
 
     @property
     def num_calls(self) -> int:
         """Oracle calls made, including those of a simulation that waits."""
-        return int(self._backend.counts[2])
+        return int(self.backend.counts[2])
 
     @property
     def deepest(self) -> int:
         """Depth of the deepest node that was added."""
-        return int(self._backend.counts[3])
+        return int(self.backend.counts[3])
 
     @property
     def setting(self) -> Setting:
         """The problem and the limits in numbers."""
-        setting: Setting = self._backend.setting
+        setting: Setting = self.backend.setting
         return setting
 
     def node(self, number: int) -> Node:
@@ -396,16 +396,16 @@ class Tree(Shown):
             raise InvalidInput(
                 f"The tree has nodes 0 to {self.num_nodes - 1:,}, got {number!r}."
             )
-        node: Node = self._backend.node(int(number))
+        node: Node = self.backend.node(int(number))
         return node
 
     def children(self, number: int) -> list[tuple[int, int]]:
         """(action, node) of a node's children, in the order they were met."""
-        return list(self._backend.children(self.node(number).number))
+        return list(self.backend.children(self.node(number).number))
 
     def child(self, number: int, action: int, next_state: Any) -> int | None:
         """The child of a node at ``next_state``, None where the tree has none."""
-        child_number: int | None = self._backend.child(number, action, next_state)
+        child_number: int | None = self.backend.child(number, action, next_state)
         return child_number
 
     def q_values(self, number: int = 0) -> list[float]:
@@ -513,10 +513,10 @@ class Tree(Shown):
             method=self.method.name,
             certificate=certificate,
             seconds=self.seconds,
-            compile_seconds=self._backend.compile_seconds,
+            compile_seconds=self.backend.compile_seconds,
             **estimate_subject(self.problem, self.state),
             seed=self.seed,
-            executor=self._backend.name,
+            executor=self.backend.name,
             notes=(*self.notes(), promise_of(self)),
         )
 

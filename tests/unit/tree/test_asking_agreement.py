@@ -68,12 +68,12 @@ def test_slices_of_calls_change_nothing(method):
     before = whole.num_calls
     whole.grow(calls=200)
     for tree in sliced.values():
-        backend, spent = tree._backend, before
+        backend, spent = tree.backend, before
         while spent < before + 200:
             spent = min(spent + 7, before + 200)
             backend.grow_to(2**60, spent)
         backend.flush()
-        assert tree._backend.counts == whole._backend.counts
+        assert tree.backend.counts == whole.backend.counts
         assert tree.node(0) == whole.node(0)
 
 
@@ -84,7 +84,7 @@ def test_checks_of_the_clock_close_no_batch():
     """One growth is one run of the machine, however it is sliced by the clock."""
     method = sc.UCT(value=value, leaf_batch=8)
     tree = sc.Tree(GAME, method=method, seed=5).grow(simulations=300)
-    backend = sc.Tree(GAME, method=method, seed=5)._backend
+    backend = sc.Tree(GAME, method=method, seed=5).backend
     backend.grow_to(300, 2**60)
     assert backend.node(0) == tree.node(0)
 
@@ -139,5 +139,5 @@ def test_compiled_functions_run_inside_the_tree():
     inside = sc.PUCT(value=four_value, prior=four_prior, leaf_batch=4)
     outside = sc.PUCT(network=sc.batched(four_batch), leaf_batch=4)
     tree = same(problem, inside, simulations=200)
-    assert tree._backend.evaluators.leaf_setting.inside
+    assert tree.backend.evaluators.leaf_setting.inside
     assert same(problem, outside, simulations=200).node(0) == tree.node(0)

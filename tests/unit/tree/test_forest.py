@@ -50,11 +50,11 @@ def test_one_limit_after_the_other_is_kept_to_the_call(method):
         tree = sc.Tree(LAKE, method=method, seed=3, executor=executor, workers=workers)
         tree.grow(simulations=58)
         end = tree.num_calls + 43
-        assert len({part.counts[2] for part in tree._backend.trees}) > 1
+        assert len({part.counts[2] for part in tree.backend.trees}) > 1
         grow_in_slices(tree, end, size)
         assert tree.num_calls == end
         tree.grow(simulations=10)
-        found = tree._backend.counts, everything(tree)
+        found = tree.backend.counts, everything(tree)
         assert known is None or found == known
         known = found
 
@@ -74,7 +74,7 @@ def test_workers_slices_and_code_change_nothing(method):
             GARNET, method=method, seed=3, executor=executor, workers=workers
         )
         grow_in_slices(tree, 900, size)
-        found = tree._backend.counts, everything(tree), tree.policy()
+        found = tree.backend.counts, everything(tree), tree.policy()
         assert known is None or found == known
         known = found
     assert known[0][2] == 900
@@ -86,7 +86,7 @@ def test_a_forest_is_the_sum_of_its_trees():
     for number in range(3):
         tree = sc.Tree(GAME, method=sc.UCT(max_nodes=1_000_000 // 3), seed=5)
         if number:
-            tree._backend.rng = stream(5, Key.TREE, number)
+            tree.backend.rng = stream(5, Key.TREE, number)
         alone.append(tree.grow(calls=divide_total(1000, [0, 0, 0])[number]))
     roots = [tree.node(0) for tree in alone]
     root = forest.node(0)
@@ -190,7 +190,7 @@ def test_processes_and_clusters_give_the_same_bits(method, executor):
 def test_rollouts_from_a_leaf_are_averaged_in_order():
     """Slices that cut rollouts short change nothing, and one rollout is the default."""
     whole = sc.Tree(GARNET, method=sc.BTS(leaf_rollouts=4), seed=1).grow(calls=1500)
-    assert whole._backend.name == "reference"
+    assert whole.backend.name == "reference"
     sliced = sc.Tree(GARNET, method=sc.BTS(leaf_rollouts=4), seed=1)
     grow_in_slices(sliced, 1500, 23)
     assert everything(sliced) == everything(whole)

@@ -341,7 +341,7 @@ def test_memories_of_no_use_are_refused(problem, method, why):
 def test_compiled_steps_without_a_table_grow_plain_trees():
     rows = [BoundsRow(0, None, 1, [(0.0, 0.1), (0.5, 0.9)])]
     tree = sc.Tree(WALK, method=sc.UCT(bounds=Known(WALK, rows)), seed=1)
-    assert tree.grow(simulations=5)._backend.name == "reference"
+    assert tree.grow(simulations=5).backend.name == "reference"
     assert tree.node(0).actions == (1,)
 
 

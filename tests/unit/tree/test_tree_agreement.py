@@ -61,7 +61,7 @@ def test_slices_of_calls_change_nothing(problem, variant):
             for size in (1, 7, 50):
                 sliced = sc.Tree(problem, method=method, seed=5, executor=executor)
                 grow_in_slices(sliced, 600, size)
-                assert sliced._backend.counts == whole._backend.counts
+                assert sliced.backend.counts == whole.backend.counts
                 assert sliced.node(0) == whole.node(0)
 
 
@@ -205,6 +205,6 @@ def test_slices_of_calls_with_users_states(problem):
     whole = sc.Tree(problem, method=sc.BTS(depth=9), seed=5).grow(calls=400)
     sliced = sc.Tree(problem, method=sc.BTS(depth=9), seed=5)
     grow_in_slices(sliced, whole.num_calls, 3)
-    assert sliced._backend.counts == whole._backend.counts
+    assert sliced.backend.counts == whole.backend.counts
     assert sliced.node(0).edge_visits == whole.node(0).edge_visits
     assert sliced.node(0).edge_totals == whole.node(0).edge_totals

@@ -74,7 +74,7 @@ def grown(monkeypatch, tier, method="ments"):
 
 
 def shown(tree):
-    nodes = [tree._backend.node(i) for i in range(tree.num_nodes)]
+    nodes = [tree.backend.node(i) for i in range(tree.num_nodes)]
     return [
         (
             *map(repr, node.state),
@@ -91,20 +91,20 @@ def shown(tree):
 def test_bits_do_not_depend_on_the_machine(fresh, monkeypatch):
     inlined = grown(monkeypatch, "inlined")
     first = shown(inlined)
-    assert isinstance(inlined._backend.machine, Machine)
+    assert isinstance(inlined.backend.machine, Machine)
     by_address = grown(monkeypatch, "address")
-    assert isinstance(by_address._backend.machine, RowMachine)
+    assert isinstance(by_address.backend.machine, RowMachine)
     assert shown(by_address) == first
 
     changing = grown(monkeypatch, "")
-    assert isinstance(changing._backend.machine, RowMachine)
+    assert isinstance(changing.backend.machine, RowMachine)
     monkeypatch.setattr(handover, "PAYS", 1)
     deadline = time.monotonic() + 120
     changing.grow(simulations=1)
-    while isinstance(changing._backend.machine, RowMachine):
+    while isinstance(changing.backend.machine, RowMachine):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-        changing._backend._hand_over()
+        changing.backend._hand_over()
     for tree in (inlined, by_address):
         tree.grow(simulations=1)
     for tree in (inlined, by_address, changing):
@@ -113,14 +113,14 @@ def test_bits_do_not_depend_on_the_machine(fresh, monkeypatch):
 
     # moves, and what is found of the states that Python knows
     for tree in (inlined, by_address):
-        node = tree._backend.children(0)
+        node = tree.backend.children(0)
         action, child = next(node)
-        state = tree._backend.node(child).state
-        assert tree._backend.child(0, action, state) == child
-        assert tree._backend.child(0, action, state._replace(x=77)) is None
-        assert tree._backend.child(0, action, state._replace(x=0.5)) is None
-        tree._backend.advance(child)
-        tree._backend.grow_to(3_000, 10**9)
+        state = tree.backend.node(child).state
+        assert tree.backend.child(0, action, state) == child
+        assert tree.backend.child(0, action, state._replace(x=77)) is None
+        assert tree.backend.child(0, action, state._replace(x=0.5)) is None
+        tree.backend.advance(child)
+        tree.backend.grow_to(3_000, 10**9)
     assert shown(inlined) == shown(by_address)
 
 

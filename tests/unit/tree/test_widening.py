@@ -129,7 +129,7 @@ def test_slices_copies_and_moves_change_nothing(method):
     whole = sc.Tree(problem, method=method, seed=2).grow(calls=900)
     sliced = sc.Tree(problem, method=method, seed=2)
     grow_in_slices(sliced, 900, 7)
-    assert sliced._backend.counts == whole._backend.counts
+    assert sliced.backend.counts == whole.backend.counts
     assert sliced.node(0) == whole.node(0)
     other = copy.copy(whole)
     moved = [tree.grow(calls=100) for tree in (whole, other)]
@@ -166,10 +166,10 @@ def test_compiled_and_plain_trees_agree_where_no_state_comes_back(method):
             calls=900
         )
         tree.grow(calls=7).grow(simulations=30)
-        found = [(tree._backend.counts, tree.node(0))]
+        found = [(tree.backend.counts, tree.node(0))]
         action, number = tree.children(0)[0]
         tree = tree.__copy__().advance(action, tree.node(number).state).grow(calls=500)
-        trees.append([*found, tree._backend.counts, tree.node(0)])
+        trees.append([*found, tree.backend.counts, tree.node(0)])
     assert trees[0] == trees[1]
 
 

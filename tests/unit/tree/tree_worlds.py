@@ -21,9 +21,9 @@ def same(problem, method, simulations=50, seed=3, calls=None):
         sc.Tree(problem, method=method, seed=seed, executor=executor).grow(**limit)
         for executor in (None, "reference")
     )
-    assert compiled._backend.name == "compiled"
-    assert plain._backend.name == "reference"
-    assert compiled._backend.counts == plain._backend.counts
+    assert compiled.backend.name == "compiled"
+    assert plain.backend.name == "reference"
+    assert compiled.backend.counts == plain.backend.counts
     assert compiled.inexact == plain.inexact
     assert compiled.node(0) == plain.node(0)
     waiting = [(0, 0)]

@@ -171,7 +171,7 @@ def test_leaf_batches_ask_for_many_at_once():
     assert sum(sizes) <= 801
     # some next states end nowhere new; most batches are full all the same
     assert sum(sizes) / len(sizes) > 8
-    assert not any(any(node.waits) for node in tree._backend._ordered_nodes())
+    assert not any(any(node.waits) for node in tree.backend._ordered_nodes())
 
 
 def test_a_warm_start_orders_what_is_untried():
