@@ -207,8 +207,8 @@ def imports_of(tree: ast.Module, module: str, known: set[str]) -> set[str]:
     return {t for t in targets if t in known and t != module}
 
 
-def cycles(graph: dict[str, set[str]]) -> list[int]:
-    """Sizes of the strongly connected sets of more than one module, largest first."""
+def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The strongly connected sets of more than one module, largest first."""
     order: list[str] = []
     seen: set[str] = set()
     for root in graph:
@@ -227,17 +227,29 @@ def cycles(graph: dict[str, set[str]]) -> list[int]:
     for node, targets in graph.items():
         for target in targets:
             reverse[target].add(node)
-    sizes, placed = [], set()
+    components: list[list[str]] = []
+    placed: set[str] = set()
     for root in reversed(order):
-        members, queue = 0, [root] if root not in placed else []
+        members: list[str] = []
+        queue = [root] if root not in placed else []
         placed.update(queue)
         while queue:
-            members += 1
-            for node in reverse[queue.pop()] - placed:
+            members.append(queue.pop())
+            for node in reverse[members[-1]] - placed:
                 placed.add(node)
                 queue.append(node)
-        sizes.append(members)
-    return sorted((size for size in sizes if size > 1), reverse=True)
+        components.append(sorted(members))
+    return sorted((c for c in components if len(c) > 1), key=len, reverse=True)
+
+
+def import_graph(source: Path) -> dict[str, set[str]]:
+    """The modules below a package's folder, each with those that it imports."""
+    modules = {}
+    for path in sorted(source.rglob("*.py")):
+        parts = path.relative_to(source.parent).with_suffix("").parts
+        module = ".".join(part for part in parts if part != "__init__")
+        modules[module] = ast.parse(path.read_text("utf-8"))
+    return {m: imports_of(tree, m, set(modules)) for m, tree in modules.items()}
 
 
 WALK_PROGRAM = """
@@ -301,11 +313,6 @@ def source_figures(root: Path) -> dict[str, str]:
     folders = Counter(path.parent.relative_to(source).as_posix() for path in files)
     stems = Counter(path.stem for path in files)
     twice = {s: n for s, n in stems.items() if n > 1 and s != "__init__"}
-    modules = {}
-    for path, tree in zip(files, trees, strict=True):
-        parts = path.relative_to(source.parent).with_suffix("").parts
-        modules[".".join(p for p in parts if p != "__init__")] = tree
-    graph = {m: imports_of(t, m, set(modules)) for m, t in modules.items()}
     internals = {
         path: n
         for path in files
@@ -321,7 +328,9 @@ def source_figures(root: Path) -> dict[str, str]:
         "file names that occur twice": f"{len(twice)} names, {sum(twice.values())} files",
         **name_figures(trees),
         **sentence_figures(trees),
-        "modules in the largest import cycles": ", ".join(map(str, cycles(graph)[:5])),
+        "modules in the largest import cycles": ", ".join(
+            str(len(members)) for members in cycles(import_graph(source))[:5]
+        ),
         "private members read from outside": f"{sum(len(private_reads(tree)) for tree in trees)}",
         "lines of internals": f"{sum(internals.values())} in {len(internals)} files",
     }

@@ -277,11 +277,13 @@ class CompiledRollouts:
         """Whether the policy has left anything to chance so far."""
         return bool(self.lots[0])
 
-    def _run_loop(
+    def run_loop(
         self, rule: PathRule, most_calls: int, samples: Any
     ) -> tuple[int, int]:
-        path_arguments = rule, most_calls, samples
-        return self._in_loop(self.loop, self.meta, self.lots, *path_arguments)
+        """Run paths by a rule; return the status and the number finished."""
+        return self._in_loop(
+            self.loop, self.meta, self.lots, rule, most_calls, samples
+        )
 
     def _in_loop(
         self,
@@ -336,7 +338,7 @@ class CompiledRollouts:
         return samples[:num_finished]
 
     def _in_time(self, *rollouts: Any) -> tuple[int, int]:
-        """The result of ``_run_loop``, in the thread, until a stop or the deadline."""
+        """The result of ``run_loop``, in the thread, until a stop or the deadline."""
         outcomes: list[tuple[int, int]] = []
 
         def report(_: Any, outcome: tuple[int, int]) -> bool:
@@ -372,7 +374,7 @@ class CompiledRollouts:
 
 
 def _run_rollouts(rollouts: CompiledRollouts, item: Any) -> tuple[int, int]:
-    return rollouts._run_loop(*item)
+    return rollouts.run_loop(*item)
 
 
 def _kernel_for(machine: Any, operator: Operator) -> Any:

@@ -173,7 +173,7 @@ def _check_stages(p: ProblemFields) -> None:
         else list(range(1, min(p.horizon, MOST_STAGES) + 1))
     )
     for steps_left in stages:
-        lower_bound, upper_bound = p.facts._plain_range(steps_left)
+        lower_bound, upper_bound = p.facts.plain_range(steps_left)
         stage_text = (
             ""
             if steps_left is None

@@ -292,7 +292,8 @@ class Facts:
         )
         return *widen_interval(value_range, offset_error), offset
 
-    def _plain_range(self, remaining: int | None) -> tuple[float, float]:
+    def plain_range(self, remaining: int | None) -> tuple[float, float]:
+        """Bounds on V with ``remaining`` steps left that know nothing of turns."""
         # the end: worth 0, whatever the user's bounds say of states before it
         if remaining == 0:
             return 0.0, 0.0
@@ -314,7 +315,7 @@ class Facts:
             value_low, value_high = min(value_low, 0.0), max(value_high, 0.0)
         value_range = value_low, value_high
         if self.known_total is not None:
-            unpaid_range = self.unpaid._plain_range(remaining)
+            unpaid_range = self.unpaid.plain_range(remaining)
             value_range = self._intersect(
                 value_range, add_intervals(self.known_total, unpaid_range)
             )
@@ -336,7 +337,7 @@ class Facts:
     def _range_and_offset(self, remaining: int | None) -> tuple[Interval, float]:
         """``value_range`` and ``player_offset``."""
         remaining = self.horizon if remaining is None else remaining
-        plain_range = self._plain_range(remaining)
+        plain_range = self.plain_range(remaining)
         alternating_range = self._alternating_range(remaining)
         if (
             alternating_range is not None
@@ -374,18 +375,19 @@ class Facts:
         not be.
         """
         bare_facts = replace(self, given_bounds=None, total_range=None)
-        hull = bare_facts._hull()
+        hull = bare_facts.stage_hull()
         if self.known_total is not None:
             hull = self._intersect(
-                hull, add_intervals(self.known_total, self.unpaid._hull())
+                hull, add_intervals(self.known_total, self.unpaid.stage_hull())
             )
         if self.given_bounds is not None:
             hull = self._intersect(hull, self.given_bounds)
         return hull
 
-    def _hull(self) -> tuple[float, float]:
+    def stage_hull(self) -> tuple[float, float]:
+        """The hull of ``plain_range`` over the first and the last stage."""
         stages = (None,) if self.horizon is None else (1, self.horizon)
-        stage_ranges = [self._plain_range(steps_left) for steps_left in stages]
+        stage_ranges = [self.plain_range(steps_left) for steps_left in stages]
         return min(low for low, _ in stage_ranges), max(
             high for _, high in stage_ranges
         )

@@ -166,7 +166,7 @@ def _value_range(
 ) -> tuple[float, float]:
     """The range of values of ``steps`` under the search's own operator."""
     operator = search.operator(problem.operator)
-    return replace(problem.facts, operator=operator, given_bounds=None)._plain_range(
+    return replace(problem.facts, operator=operator, given_bounds=None).plain_range(
         steps
     )
 
