@@ -262,6 +262,10 @@ def enough_each(
     return bound.price(facts, epsilon, shared_delta(bound, facts, delta), num_shares)
 
 
+# of a table's delta, in the order in which pairs are met; the other part is shared evenly
+IN_ORDER_SHARE = 0.5
+
+
 def known_pairs(problem: Problem) -> int | None:
     """The number of pairs that can be sampled, where it is known."""
     if problem.tables is None:
@@ -271,17 +275,18 @@ def known_pairs(problem: Problem) -> int | None:
 
 def delta_in_order(problem: Problem, delta: float) -> float:
     """The part of delta that is shared in the order in which pairs are met."""
-    return delta if known_pairs(problem) is None else 0.5 * delta
+    return delta if known_pairs(problem) is None else IN_ORDER_SHARE * delta
 
 
 def pair_costs(bound: Bound, problem: Problem, k: Ints, delta: float) -> Floats:
     """Return log(1/alpha) of either side of the k-th pair, k = 1, 2, ..."""
-    delta_share = shared_delta(bound, problem.facts, delta_in_order(problem, delta))
-    cost: Floats = bound.cost(k, delta_share)
+    in_order = delta_in_order(problem, delta)
+    cost: Floats = bound.cost(k, shared_delta(bound, problem.facts, in_order))
     num_pairs = known_pairs(problem)
     if num_pairs is None:
         return cost
-    even_cost = math.log(2.0 * max(num_pairs, 1) / delta_share)
+    even_share = shared_delta(bound, problem.facts, delta - in_order)
+    even_cost = math.log(2.0 * max(num_pairs, 1) / even_share)
     shared_cost = -np.logaddexp(-cost, -even_cost)
     return np.where(np.asarray(k) <= num_pairs, shared_cost, cost)
 

@@ -59,6 +59,9 @@ PRICED, DECIDED, LATE = 0.03, 0.05, 0.15
 PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a look
 # of the schedule's price, for the search, since schedules often end early
 SHARE = 0.75
+# of delta, for the search of a race; its schedule has the other part. The sentences on a
+# race say half.
+SEARCH_SHARE = 0.5
 CHEAP = 2  # times the least price of a search: such a schedule is just run
 LISTING = 0.25  # of seconds=, at the most, to list them
 TOTALS = "no schedule has discount 1 without a horizon, and the total is bounded"
@@ -186,7 +189,7 @@ class AutoChoice:
             )
 
     def _prepare_race(self, price: int) -> Prepared:
-        half_schedule = self._prepare_schedule(0.5, Limits())
+        half_schedule = self._prepare_schedule(1.0 - SEARCH_SHARE, Limits())
         half_price = (
             half_schedule.explanation.num_calls + self.problem.inspection_calls
         )
@@ -200,7 +203,7 @@ class AutoChoice:
             limits = self._limits_left(0.5)
             if limits.calls is not None:  # measuring may take the rest of both
                 limits = replace(limits, calls=self._calls_left - min_search_calls)
-            half_schedule = self._prepare_schedule(0.5, limits)
+            half_schedule = self._prepare_schedule(1.0 - SEARCH_SHARE, limits)
         if half_schedule.explanation.epsilon != self.promise.epsilon:
             return self._choose_search(
                 f"auto chose certified search: the sharp schedule, {price:,} calls, "
@@ -242,7 +245,9 @@ class AutoChoice:
         try:
             if not self._is_in_reach(0.5):
                 raise Unpayable("No schedule within the limit.")
-            half_schedule = self._prepare_schedule(0.5, self._limits_left(0.5))
+            half_schedule = self._prepare_schedule(
+                1.0 - SEARCH_SHARE, self._limits_left(0.5)
+            )
         except (InvalidInput, Unpayable):
             half_schedule = None
         if (
@@ -471,15 +476,20 @@ class AutoChoice:
         self, calls: int | None, reason: str, schedule: PreparedSchedule
     ) -> Prepared:
         limits = replace(self.limits, calls=calls)
-        search = CertifiedSearch().prepare(self._part_query(0.5, limits))
+        search = CertifiedSearch().prepare(self._part_query(SEARCH_SHARE, limits))
         price = schedule.explanation.num_calls + self.problem.inspection_calls
-        half_delta = 0.5 * self.promise.failure()
         options = [
             self._make_option(
-                "certified", calls, half_delta, "first, with half of delta"
+                "certified",
+                calls,
+                SEARCH_SHARE * self.promise.failure(),
+                "first, with half of delta",
             ),
             self._make_option(
-                "smoothcruiser", price, half_delta, "then, with half of delta"
+                "smoothcruiser",
+                price,
+                (1.0 - SEARCH_SHARE) * self.promise.failure(),
+                "then, with half of delta",
             ),
         ]
         return Race(
