@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, overload
 
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.operators.outward import sum_in_order
-from smoothcruiser.problem.assumptions import assumptions
+from smoothcruiser.problem.assumptions import DECLARED, assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.data import Data, Framed, draw_object, same_fields
 from smoothcruiser.records.json_shapes import calls_flaw, index_flaw, length_flaw
@@ -409,7 +409,7 @@ def unsampled_estimate(
         q_intervals=spread.q_intervals,
         confidence=1.0,
         bound=UNSAMPLED_BOUND,
-        assumptions=assumptions(problem, "what was declared is true", ""),
+        assumptions=assumptions(problem, DECLARED, ""),
         best_actions=not_excluded(spread.q_intervals, mover),
     )
     return Estimate(

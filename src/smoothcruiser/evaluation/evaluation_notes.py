@@ -11,7 +11,7 @@ from typing import Any
 from smoothcruiser.estimate import Certificate, Estimate, Interval, note_agreement
 from smoothcruiser.evaluation.rollouts import Rollouts
 from smoothcruiser.jit.interrupts import StopRequest
-from smoothcruiser.problem.assumptions import assumptions
+from smoothcruiser.problem.assumptions import DECLARED, assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
 
@@ -116,7 +116,7 @@ def unevaluated_estimate(query: Query, interval: Interval, refused: bool) -> Est
         q_intervals=(),
         confidence=1.0,
         bound="what the rewards allow: the policy was not rolled out",
-        assumptions=assumptions(query.problem, "what was declared is true", ""),
+        assumptions=assumptions(query.problem, DECLARED, ""),
     )
     stop_reason = (
         "The progress function returned False" if refused else "Stopped by hand"

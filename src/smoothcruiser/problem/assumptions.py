@@ -20,10 +20,8 @@ from smoothcruiser.problem.step_errors import Answer
 ONE_LAW = (
     "draws of the oracle are independent, and follow one law for each state and action"
 )
-SAME_LAW = (
-    "draws of the oracle are independent, and follow one law for each state and "
-    "action: a state's hash tells all that matters"
-)
+SAME_LAW = f"{ONE_LAW}: a state's hash tells all that matters"
+DECLARED = "what was declared is true"  # where nothing was sampled
 KNOWN_LAW = (
     "outcomes= is the model: what it lists for a state and an action is their law"
 )

@@ -9,7 +9,10 @@ import math
 import numpy as np
 import pytest
 
+import smoothcruiser as sc
+from smoothcruiser.certified import price_forecast
 from smoothcruiser.certified.bounds.betting import (
+    BETTING,
     POLE_COSTS,
     POLE_OFFSETS,
     best_bound,
@@ -38,6 +41,17 @@ def test_shares_of_poles_and_pairs_sum_to_at_most_one():
     assert pair_cost(1, 0.05) == pytest.approx(
         math.log(2 / 0.05 * (1 + math.e) * math.log(1 + math.e) ** 2)
     )
+
+
+@pytest.mark.parametrize("in_order", [0.25, 0.5, 0.75])
+def test_the_two_parts_of_a_tables_delta_sum_to_at_most_one(in_order, monkeypatch):
+    """Pairs in order and evenly: whatever part is shared in order, the other is even."""
+    monkeypatch.setattr(price_forecast, "IN_ORDER_SHARE", in_order)
+    problem, last = sc.make("chain:n=4", discount=0.5, temperature=1.0), 1_000_000
+    costs = price_forecast.pair_costs(BETTING, problem, np.arange(1, last + 1), 0.1)
+    shares = np.exp(-costs) * 2.0 / 0.1
+    tail = in_order / math.log(last + math.e)
+    assert 1.0 - 0.2 * in_order < shares.sum() + tail <= 1.0
 
 
 def test_constant_draws_have_a_closed_form():
