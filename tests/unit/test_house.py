@@ -46,9 +46,6 @@ LIBRARY_MEMBERS = {
     "_N": "PettingZoo: the size of a Go board",
     "_varname_from_oparg": "CPython: a local variable's name, in byte code",
     "_cache": "Numba: whether and where a function is cached",
-    "_index_path": "Numba: the file of a cached function",
-    "_can_compile": "Numba: whether a function is compiled by its types",
-    "_compiler": "Numba: the options that a function is compiled with",
     "_final_module": "Numba: the machine code of a library",
     "_getvalue": "Numba: the structure of an array that is built",
 }
