@@ -27,8 +27,6 @@ import numpy.testing  # noqa: F401
 import pytest
 from numba.core import event
 
-from smoothcruiser.jit.random.streams import warm_up
-
 HERE = Path(__file__).parent
 REMEDY = "mark it: @pytest.mark.compiles, or pytestmark where most of its file does."
 
@@ -56,7 +54,6 @@ BEFORE = pytest.StashKey[tuple[int, int]]()
 
 
 def pytest_configure(config: pytest.Config):
-    warm_up()
     event.register("numba:compiler_lock", COUNTS)
     sys.addaudithook(COUNTS.audit)
     start = BaseProcess.start

@@ -39,7 +39,6 @@ from smoothcruiser.certified.sweeps.region import Region, Sweeps
 from smoothcruiser.certified.sweeps.total_sweeps import TotalRegion
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.interrupts import pause_stopwatch
-from smoothcruiser.jit.random.streams import warm_up
 from smoothcruiser.problem.action_sampler import refuse_sampled
 from smoothcruiser.problem.assumptions import search_assumptions
 from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
@@ -179,7 +178,6 @@ class SearchState:
         batches = BatchEntry(problem, memory, sampler, region.loops, self.seed)
         with pause_stopwatch():
             region.warm()
-            warm_up()
         return SearchLoop(
             sweeps,
             steering,

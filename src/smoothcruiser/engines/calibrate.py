@@ -24,7 +24,6 @@ from smoothcruiser.engines.registry import default_executor, make_engine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.interrupts import pause_stopwatch, stoppable
-from smoothcruiser.jit.random.streams import warm_up
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule, level_calls
@@ -65,7 +64,6 @@ def calls_per_second(
     start_time = time.perf_counter()
     with pause_stopwatch():
         engine = make_engine(executor or default_executor(problem), job)
-        warm_up()
     compile_seconds = time.perf_counter() - start_time
     began()
     return measure_speed(engine, seconds, most_calls)._replace(

@@ -43,7 +43,7 @@ from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.interrupts import Stopwatch, stoppable
 from smoothcruiser.jit.random import Key
-from smoothcruiser.jit.random.streams import Stream, stream, warm_up
+from smoothcruiser.jit.random.streams import Stream, stream
 from smoothcruiser.problem.assumptions import same_future
 from smoothcruiser.problem.batched import Batched, rows_apart
 from smoothcruiser.problem.bounds import bounds_at
@@ -171,7 +171,6 @@ class _Inspector:
         self.last_pair_calls = CALLS_PER_LOOK  # the last pair's share of it
         self.calls_before_pair: int | None = None  # calls before the pair at hand
         self.looked: list[Look] = []
-        warm_up()  # the clock is for simulators, not for our own compiling
         self.stopwatch, self.seconds = Stopwatch(), LOOK_SECONDS
 
     def _in_time(self) -> bool:

@@ -32,7 +32,8 @@ from numba import njit
 from numba.core.extending import overload
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.random.streams import METHODS, STREAM, missing_method, stream_at
+from smoothcruiser.jit.random.stream_type import STREAM, stream_at
+from smoothcruiser.jit.random.streams import METHODS, missing_method
 from smoothcruiser.jit.state_words import hashing
 
 

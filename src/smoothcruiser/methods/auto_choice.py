@@ -341,9 +341,6 @@ class AutoChoice:
         query = self.query
         with pause_stopwatch():
             from smoothcruiser.engines.pilot import STEPS, run_pilot
-            from smoothcruiser.jit.random.streams import warm_up
-
-            warm_up()
         self.pilot = run_pilot(
             self.problem,
             query.place,

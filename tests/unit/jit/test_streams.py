@@ -9,12 +9,17 @@ that probability when its seed was chosen.
 import copy
 import math
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from numba import njit
 from scipy import stats
 
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.jit.interrupts import stoppable_run
+from smoothcruiser.jit.random import streams
 from smoothcruiser.jit.random.streams import compile_unbroken, from_words, stream
 
 pytestmark = pytest.mark.compiles
@@ -172,7 +177,7 @@ def test_nothing_breaks_off_what_a_method_compiles():
     def one_more(address: int) -> int:
         return address + 1
 
-    law, seen = compile_unbroken(one_more), []
+    law, seen = compile_unbroken(compile_function(one_more)), []
     build = law._compiler.compile
     with stoppable_run() as hold:
 
@@ -185,3 +190,71 @@ def test_nothing_breaks_off_what_a_method_compiles():
         assert law(2) == 3
         seen.append(hold.open)
     assert seen == [False, True]
+
+
+LAW_CALLS = [
+    ("uniform", (-2.5, 7)),
+    ("normal", (1.0, 3.0)),
+    ("exponential", (2.5,)),
+    *(("gamma", (shape, 2.0)) for shape in (0.01, 0.7, 3.5, 1e4)),
+    *(("beta", pair) for pair in ((0.5, 2.0), (1e-300, 1e-300), (1e-5, 1e5))),
+    *(("poisson", (mean,)) for mean in (0.3, 9.0, 12.5, 1e9)),
+    *(("binomial", pair) for pair in ((10, 0.9), (100, 0.4), (2**33, 0.5))),
+    *(("geometric", (chance,)) for chance in (0.3, 1e-17)),
+    ("categorical", ([0.0, 2.0, 1.0],)),
+    ("choice", (3, [0.5, 0.25, 0.25])),
+    ("permutation", (9,)),
+]
+
+
+@pytest.mark.parametrize("name, arguments", LAW_CALLS)
+def test_a_law_gives_the_same_bits_in_both_forms(monkeypatch, name, arguments):
+    """A process that samples many numbers changes over in the middle of a stream."""
+    rng, samples = stream(13, 2), []
+    for most_in_python in (10**9, -1):
+        monkeypatch.setattr(streams, "LAWS_IN_PYTHON", most_in_python)
+        rng.words[:] = stream(13, 2).words
+        numbers = [getattr(rng, name)(*arguments) for _ in range(300)]
+        samples.append([repr(number) for number in numbers] + rng.words.tolist())
+    assert samples[0] == samples[1]
+
+
+def test_large_binomial_counts_follow_their_law():
+    """A peak of 2**32: its square wraps to zero in 64 bits, which once made the
+    logarithm of its probability NaN and rejected all but the middle.
+    """
+    n, rng = 2**33, stream(4)
+    numbers = [rng.binomial(n, 0.5) for _ in range(20_000)]
+    law = stats.norm(n / 2, math.sqrt(n / 4))  # the skewness is 0
+    assert stats.kstest(numbers, law.cdf).pvalue > FALSE_ALARM
+
+
+def test_a_state_moves_between_python_and_memory():
+    """Each reader finds the state where the last one left it."""
+    rng, twin = stream(7), stream(7)
+    expected = [twin.random() for _ in range(7)]
+    numbers = [rng.random(), next_uniform(rng), next_uniform(rng), rng.random()]
+    generator = rng.numpy()  # from now on the state stays in memory
+    numbers += [rng.random(), generator.random(), rng.random()]
+    assert numbers == expected
+    assert rng.words.tolist() == twin.words.tolist()
+    rng.words[:] = [1, 2, 3, 4]
+    assert [rng.raw(), rng.integers(2**63)] == [41943041, 58720359]
+
+
+@njit
+def next_uniform(rng):
+    return rng.random()
+
+
+def test_plain_streams_need_no_numba():
+    """Every method but ``numpy()``, which draws its bits in compiled code."""
+    code = (
+        "import sys; from smoothcruiser.jit.random.streams import stream; "
+        "rng = stream(0); rng.random(), rng.integers(6), rng.raw(), rng.normal(), "
+        "rng.uniform(), rng.exponential(), rng.gamma(2.0), rng.beta(1.0, 2.0), "
+        "rng.poisson(3.0), rng.binomial(9, 0.5), rng.geometric(0.5), rng.choice([1, 2]), "
+        "rng.permutation(4), rng.shuffle([1, 2]), rng.categorical([1.0]), rng.words; "
+        "assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

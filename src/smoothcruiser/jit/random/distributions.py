@@ -1,6 +1,8 @@
-"""Random numbers by law, as compiled methods of a stream.
+"""Random numbers by law: one source for plain Python and compiled code.
 
-The plain-Python methods in ``jit.random.streams`` call the same code.
+``jit.random.streams`` runs these functions as they stand, ``jit.random.stream_type`` makes
+them methods of a compiled stream. So they avoid the few operations that round or fail
+differently in the two: powers, and ``exp`` of a number above 709.
 
 Every sampler is exact: it inverts a distribution or rejects, and never puts a
 normal law in the place of another. All that remains is the rounding of doubles and
@@ -27,17 +29,10 @@ of elements (``jit.random.collection_samplers``).
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.core.errors import TypingError
-from numba.core.extending import overload_method, register_jitable
-
-from smoothcruiser.jit.random.stream_type import StreamType
 
 # Doubles are exact whole numbers up to 2**53 = 9e15, which leaves room for a
 # few deviations more.
@@ -50,54 +45,24 @@ LOG_TWO_PI = math.log(2.0 * math.pi)
 SMALLEST_CHANCE = 1e-17
 # Outside of these, the logarithm of a gamma variable overflows.
 SMALLEST_BETA, LARGEST_BETA = 1e-300, 1e300
-
-
-def law(*integer_names: str) -> Callable[[Any], Any]:
-    """A decorator that makes a function the compiled stream method of its name.
-
-    Arguments in ``whole`` are integers.
-    """
-
-    def register(function: Any) -> Any:
-        signature = inspect.signature(function)
-
-        def check_types(*arguments: Any, **keywords: Any) -> Any:
-            bound_arguments = signature.bind(*arguments, **keywords).arguments
-            for name, argument_type in list(bound_arguments.items())[1:]:
-                allowed_types = (
-                    (types.Integer,)
-                    if name in integer_names
-                    else (types.Number, types.Boolean)
-                )
-                is_default = isinstance(argument_type, types.Omitted | int | float)
-                if not is_default and not isinstance(argument_type, allowed_types):
-                    expected_text = (
-                        "a whole number" if name in integer_names else "a number"
-                    )
-                    call_text = f"rng.{function.__name__}{_list_parameters(signature)}"
-                    raise TypingError(
-                        f"{call_text} takes {expected_text} as {name}, got {argument_type}."
-                    )
-            return function
-
-        check_types.__name__ = (
-            f"_{function.__name__}_method"  # its name in Numba's errors
-        )
-        check_types.__signature__ = signature  # type: ignore[attr-defined]
-        overload_method(StreamType, function.__name__)(check_types)
-        return function
-
-    return register
-
-
-def _list_parameters(signature: Any) -> str:
-    return "(" + ", ".join(list(signature.parameters)[1:]) + ")"
+# exp of a larger number is infinite in compiled code, and an error in plain Python
+LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)
+# the laws among the functions below, with the arguments that are whole numbers
+LAWS: dict[str, tuple[str, ...]] = {
+    "uniform": (),
+    "normal": (),
+    "exponential": (),
+    "gamma": (),
+    "beta": (),
+    "geometric": (),
+    "poisson": (),
+    "binomial": ("n",),
+}
 
 
 # --- continuous laws ----------------------------------------------------------
 
 
-@law()
 def uniform(self: Any, low: float = 0.0, high: float = 1.0) -> Any:
     """A uniform number in [low, high)."""
     # In compiled code float() would keep a float32.
@@ -109,7 +74,6 @@ def uniform(self: Any, low: float = 0.0, high: float = 1.0) -> Any:
     return low + width * self.random()
 
 
-@law()
 def normal(self: Any, loc: float = 0.0, scale: float = 1.0) -> Any:
     """A normal number with mean ``loc`` and standard deviation ``scale``."""
     if not (abs(loc) < math.inf and 0.0 <= scale < math.inf):
@@ -119,7 +83,6 @@ def normal(self: Any, loc: float = 0.0, scale: float = 1.0) -> Any:
     return loc + scale * _standard_normal(self)
 
 
-@register_jitable
 def _standard_normal(rng: Any) -> Any:
     while True:
         x = 2.0 * rng.random() - 1.0
@@ -129,7 +92,6 @@ def _standard_normal(rng: Any) -> Any:
             return x * math.sqrt(-2.0 * math.log(s) / s)
 
 
-@law()
 def exponential(self: Any, scale: float = 1.0) -> Any:
     """An exponential number with mean ``scale``."""
     if not 0.0 <= scale < math.inf:
@@ -137,7 +99,6 @@ def exponential(self: Any, scale: float = 1.0) -> Any:
     return scale * -math.log(1.0 - self.random())
 
 
-@law()
 def gamma(self: Any, shape: float, scale: float = 1.0) -> Any:
     """A gamma number with mean ``shape * scale``."""
     if not (0.0 <= shape < math.inf and 0.0 <= scale < math.inf):
@@ -152,7 +113,6 @@ def gamma(self: Any, shape: float, scale: float = 1.0) -> Any:
     return scale * _large_gamma(self, float(shape))
 
 
-@register_jitable
 def _large_gamma(rng: Any, shape: float) -> Any:
     """Gamma with shape >= 1: d (1 + t)**3 with t = N / sqrt(9 d), d = shape - 1/3."""
     d = shape - 1.0 / 3.0
@@ -161,9 +121,9 @@ def _large_gamma(rng: Any, shape: float) -> Any:
         t = x / math.sqrt(9.0 * d)
         if t <= -1.0:
             continue
-        v = (1.0 + t) ** 3
+        v = (1.0 + t) * ((1.0 + t) * (1.0 + t))
         u = 1.0 - rng.random()
-        if u < 1.0 - 0.0331 * x**4:
+        if u < 1.0 - 0.0331 * ((x * x) * (x * x)):
             return d * v
         # d (1 - v + log v), with v - 1 multiplied out: 1 - v would lose the
         # digits of t.
@@ -173,17 +133,16 @@ def _large_gamma(rng: Any, shape: float) -> Any:
             return d * v
 
 
-@law()
 def beta(self: Any, a: float, b: float) -> Any:
     """A beta number with mean ``a / (a + b)``."""
     if not (SMALLEST_BETA <= a <= LARGEST_BETA and SMALLEST_BETA <= b <= LARGEST_BETA):
         raise ValueError("rng.beta(a, b) needs a and b > 0 (from 1e-300 to 1e300)")
     first_log = _log_gamma_variable(self, float(a))
     second_log = _log_gamma_variable(self, float(b))
-    return 1.0 / (1.0 + math.exp(second_log - first_log))
+    log_ratio = second_log - first_log
+    return 0.0 if log_ratio > LARGEST_EXPONENT else 1.0 / (1.0 + math.exp(log_ratio))
 
 
-@register_jitable
 def _log_gamma_variable(rng: Any, shape: float) -> Any:
     """The logarithm of a gamma number, finite where the number itself underflows."""
     if shape < 1.0:
@@ -195,7 +154,6 @@ def _log_gamma_variable(rng: Any, shape: float) -> Any:
 # --- counts -------------------------------------------------------------------
 
 
-@law()
 def geometric(self: Any, p: float) -> Any:
     """The number of trials up to the first success, 1, 2, …"""
     if not SMALLEST_CHANCE <= p <= 1.0:
@@ -208,7 +166,6 @@ def geometric(self: Any, p: float) -> Any:
     return max(np.int64(1), np.int64(num_intervals))
 
 
-@law()
 def poisson(self: Any, lam: float) -> Any:
     """A Poisson count with mean ``lam``."""
     if not 0.0 <= lam <= LARGEST_COUNT:
@@ -218,7 +175,6 @@ def poisson(self: Any, lam: float) -> Any:
     return _poisson_by_rejection(self, float(lam))
 
 
-@register_jitable
 def _poisson_by_products(rng: Any, lam: float) -> Any:
     """How many uniforms keep their product above exp(-lam)."""
     product_limit = math.exp(-lam)
@@ -230,7 +186,6 @@ def _poisson_by_products(rng: Any, lam: float) -> Any:
     return np.int64(num_factors)
 
 
-@register_jitable
 def _poisson_by_rejection(rng: Any, lam: float) -> Any:
     """A Poisson count by PTRS; the constants are Hörmann's."""
     b = 0.931 + 2.53 * math.sqrt(lam)
@@ -253,7 +208,6 @@ def _poisson_by_rejection(rng: Any, lam: float) -> Any:
             return np.int64(k)
 
 
-@law("n")
 def binomial(self: Any, n: int, p: float) -> Any:
     """The number of successes in ``n`` trials of probability ``p``."""
     if not (0 <= n <= LARGEST_COUNT and 0.0 <= p <= 1.0):
@@ -265,7 +219,6 @@ def binomial(self: Any, n: int, p: float) -> Any:
     return _rare_successes(self, np.int64(n), float(p))
 
 
-@register_jitable
 def _rare_successes(rng: Any, n: Any, p: float) -> Any:
     """A binomial count with p <= 1/2."""
     if n == 0 or p == 0.0:
@@ -275,7 +228,6 @@ def _rare_successes(rng: Any, n: Any, p: float) -> Any:
     return _binomial_by_rejection(rng, n, p)
 
 
-@register_jitable
 def _binomial_by_inversion(rng: Any, n: int, p: float) -> Any:
     """A binomial count by inversion.
 
@@ -295,7 +247,6 @@ def _binomial_by_inversion(rng: Any, n: int, p: float) -> Any:
             probability *= success_odds * (n - k) / (k + 1)
 
 
-@register_jitable
 def _binomial_by_rejection(rng: Any, n: int, p: float) -> Any:
     """A binomial count by BTRS; the constants are Hörmann's."""
     deviation = math.sqrt(n * p * (1.0 - p))
@@ -304,7 +255,8 @@ def _binomial_by_rejection(rng: Any, n: int, p: float) -> Any:
     center = n * p + 0.5
     inner_limit = 0.92 - 4.2 / b
     alpha = (2.83 + 5.1 / b) * deviation
-    log_peak = _log_binomial(math.floor((n + 1) * p), float(n), p)
+    # a float: the square of a whole number of 64 bits would wrap
+    log_peak = _log_binomial(float(math.floor((n + 1) * p)), float(n), p)
     while True:
         u = rng.random() - 0.5
         v = 1.0 - rng.random()
@@ -324,7 +276,6 @@ def _binomial_by_rejection(rng: Any, n: int, p: float) -> Any:
 # --- log-probabilities (Loader 2000) ------------------------------------------
 
 
-@register_jitable
 def _log_poisson(k: float, lam: float) -> Any:
     """Log of exp(-lam) lam**k / k!."""
     if k == 0.0:
@@ -332,7 +283,6 @@ def _log_poisson(k: float, lam: float) -> Any:
     return -_deviance(k, lam) - _stirling_error(k) - 0.5 * (LOG_TWO_PI + math.log(k))
 
 
-@register_jitable
 def _log_binomial(k: float, n: float, p: float) -> Any:
     """Log of (n choose k) p**k (1 - p)**(n - k)."""
     if k == 0.0:
@@ -344,7 +294,6 @@ def _log_binomial(k: float, n: float, p: float) -> Any:
     return errors - deviances - 0.5 * (LOG_TWO_PI + math.log(k) + math.log1p(-k / n))
 
 
-@register_jitable
 def _stirling_error(k: float) -> Any:
     """Log k! minus Stirling's log of sqrt(2 pi k) (k / e)**k.
 
@@ -359,7 +308,6 @@ def _stirling_error(k: float) -> Any:
     return (1.0 / 12.0 - s * (1.0 / 360.0 - s * series_tail)) / k
 
 
-@register_jitable
 def _deviance(x: float, mean: float) -> Any:
     """The deviance x log(x / mean) + mean - x.
 

@@ -85,10 +85,8 @@ class StreamBits:
 
     def bind(self, source: Stream) -> None:
         """Draw from ``source`` from now on."""
-        self.words = (
-            source.words
-        )  # keeps them alive: the cell holds only their address
-        self.cell.value = source.address
+        self.cell.value = source.share()
+        self.words = source.words  # kept alive: the cell holds only their address
         if self.legacy_state is not None:
             self.legacy_state.__init__(self)  # type: ignore[misc]  # forgets a kept number
 

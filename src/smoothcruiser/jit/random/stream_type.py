@@ -1,18 +1,25 @@
 """The compiled form of a random stream: its Numba type, its four words, its bits.
 
 To compiled code a stream is the address of its four words, so its methods
-inline and nothing is reference-counted (about 2 ns per uniform number). This
-file holds the parts of every law in ``jit.random.distributions``:
+inline and nothing is reference-counted (about 2 ns per uniform number). The parts of
+every law are written here a second time, since compiled code reads and writes words:
 
   ``raw()``       the next 64 bits of xoshiro256++ (Blackman and Vigna 2019)
   ``random()``    the top 53 bits times 2**-53: uniform on [0, 1)
   ``integers()``  uniform whole numbers without bias, by rejection
 
-The object that users hold is ``jit.random.streams.Stream``.
+The laws are the plain functions of ``jit.random.distributions`` and
+``jit.random.collection_samplers``. In compiled code the elements of a collection have one
+type: arrays, lists and tuples of equal kinds.
+
+The object that users hold is ``jit.random.streams.Stream``, which loads this file, and
+Numba, only where compiled code meets it.
 """
 
 from __future__ import annotations
 
+import inspect
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,12 +36,28 @@ from numba.core.extending import (
     unbox,
 )
 
+from smoothcruiser.jit.build import compile_function
+from smoothcruiser.jit.random import collection_samplers, distributions
+from smoothcruiser.jit.random.collection_samplers import (
+    index_by_probabilities,
+    index_by_size,
+    order,
+)
+
 U11, U17, U19, U23, U32, U41, U45 = (
     np.uint64(k) for k in (11, 17, 19, 23, 32, 41, 45)
 )
 ZERO, ONE, LOW32, TWO32 = (np.uint64(k) for k in (0, 1, 0xFFFFFFFF, 1 << 32))
 TWO63 = np.uint64(1 << 63)
 STEP53 = 2.0**-53
+NUMBERS = (types.Number, types.Boolean)
+SEQUENCES = (
+    types.UniTuple,
+    types.NamedUniTuple,
+    types.List,
+    types.ListType,
+    types.Array,
+)
 
 
 class StreamType(types.Type):  # type: ignore[misc]
@@ -220,3 +243,162 @@ def is_none(kind: Any) -> bool:
     """Whether an argument was left out, or is None."""
     left_out = isinstance(kind, types.Omitted) and kind.value is None
     return kind is None or left_out or isinstance(kind, types.NoneType)
+
+
+# --- laws ---------------------------------------------------------------------
+
+
+def plain_functions(module: ModuleType) -> dict[str, FunctionType]:
+    """The functions that a module defines, by name."""
+    return {
+        name: function
+        for name, function in vars(module).items()
+        if isinstance(function, FunctionType)
+        and function.__module__ == module.__name__
+    }
+
+
+def _register_law(function: FunctionType, integer_names: tuple[str, ...]) -> None:
+    """Make a function the compiled stream method of its name."""
+    signature = inspect.signature(function)
+
+    def check_types(*arguments: Any, **keywords: Any) -> Any:
+        bound_arguments = signature.bind(*arguments, **keywords).arguments
+        for name, argument_type in list(bound_arguments.items())[1:]:
+            is_whole = name in integer_names
+            allowed_types = (types.Integer,) if is_whole else NUMBERS
+            is_default = isinstance(argument_type, types.Omitted | int | float)
+            if not is_default and not isinstance(argument_type, allowed_types):
+                expected_text = "a whole number" if is_whole else "a number"
+                parameters = ", ".join(list(signature.parameters)[1:])
+                call_text = f"rng.{function.__name__}({parameters})"
+                raise TypingError(
+                    f"{call_text} takes {expected_text} as {name}, got {argument_type}."
+                )
+        return function
+
+    check_types.__name__ = f"_{function.__name__}_method"  # its name in Numba's errors
+    check_types.__signature__ = signature  # type: ignore[attr-defined]
+    overload_method(StreamType, function.__name__)(check_types)
+
+
+for _module in (distributions, collection_samplers):
+    for _name, _function in plain_functions(_module).items():
+        if _name in distributions.LAWS:
+            _register_law(_function, distributions.LAWS[_name])
+        else:
+            register_jitable(_function)
+
+
+# --- collections --------------------------------------------------------------
+
+
+@overload_method(StreamType, "categorical")
+def _categorical_method(self: Any, weights: Any) -> Any:
+    _require_sequence(weights, "rng.categorical(weights)", NUMBERS)
+    return collection_samplers.categorical
+
+
+@overload_method(StreamType, "choice")
+def _choice_method(self: Any, a: Any, p: Any = None) -> Any:
+    choose_index = index_by_size if is_none(p) else index_by_probabilities
+    if not is_none(p):
+        _require_sequence(p, "rng.choice(a, p)", NUMBERS)
+    if isinstance(a, types.Integer):
+
+        def choice(self: Any, a: Any, p: Any = None) -> Any:
+            return choose_index(self, a, p)
+
+        return choice
+    _require_sequence(a, "rng.choice(a, p)")
+    # A row is returned as a copy, because the step may write into it.
+    if isinstance(a, types.Array) and a.ndim > 1:
+
+        def choice(self: Any, a: Any, p: Any = None) -> Any:
+            return a[choose_index(self, len(a), p)].copy()
+
+    else:
+
+        def choice(self: Any, a: Any, p: Any = None) -> Any:
+            return a[choose_index(self, len(a), p)]
+
+    return choice
+
+
+@overload_method(StreamType, "permutation")
+def _permutation_method(self: Any, x: Any) -> Any:
+    if isinstance(x, types.Integer):
+
+        def permutation(self: Any, x: Any) -> Any:
+            return order(self, np.int64(x))
+
+    else:
+        _require_sequence(x, "rng.permutation(x)")
+        is_array = isinstance(x, types.Array)  # Numba's np.array takes no arrays
+
+        def permutation(self: Any, x: Any) -> Any:
+            shuffled = x.copy() if is_array else np.array(x)
+            self.shuffle(shuffled)
+            return shuffled
+
+    return permutation
+
+
+@overload_method(StreamType, "shuffle")
+def _shuffle_method(self: Any, x: Any) -> Any:
+    if not isinstance(x, types.Array | types.List | types.ListType):
+        raise TypingError(f"rng.shuffle(x) takes an array or a list, got {x}.")
+
+    def shuffle(self: Any, x: Any) -> Any:
+        old_elements = x.copy()
+        new_order = order(self, len(x))
+        for i in range(len(x)):
+            x[i] = old_elements[new_order[i]]
+
+    return shuffle
+
+
+def _require_sequence(kind: Any, call: str, of: Any = None) -> None:
+    """Refuse everything but a sequence with elements of one type."""
+    is_flat = (
+        not isinstance(kind, types.Array)
+        or kind.ndim == 1
+        or (of is None and kind.ndim > 0)
+    )
+    if (
+        isinstance(kind, SEQUENCES)
+        and is_flat
+        and (of is None or isinstance(kind.dtype, of))
+    ):
+        return
+    if isinstance(kind, types.BaseTuple) and len(kind) > 0:
+        raise TypingError(
+            f"{call} takes tuples whose elements have one type in compiled code, got "
+            f"{kind}; convert the elements, or drop numba.njit from the step."
+        )
+    element_text = "" if of is None else " of numbers"
+    raise TypingError(
+        f"{call} takes a non-empty list, tuple or array{element_text}, got {kind}."
+    )
+
+
+@overload_method(StreamType, "numpy")
+def _numpy_method(self: Any) -> Any:
+    remedy = "use the methods of rng itself, or drop numba.njit from the step"
+    raise TypingError(f"rng.numpy() works in plain Python only; {remedy}.")
+
+
+# --- entries from Python --------------------------------------------------------
+
+
+def call_at(address: int, *arguments: Any) -> Any:
+    """One number of LAW from the stream at an address."""
+    return LAW(stream_at(address), *arguments)
+
+
+LAW: Any = None  # replaced by a law
+
+
+def compile_law(law: FunctionType) -> Any:
+    """A law in compiled form, called from Python with a stream's address."""
+    return compile_function(call_at, salt=law.__name__, LAW=compile_function(law))

@@ -18,36 +18,30 @@ and beside them ``categorical(weights)``, an index in proportion to weights,
 ``raw()``, the next 64 bits, and ``numpy()``, a Generator on the same stream (in
 plain Python only).
 
-This file decides the plain-Python form of these methods. Each converts
-its arguments and calls the compiled code of ``jit.random.stream_type``,
-``distributions`` and ``elements`` (about 1 µs per call), so the two forms
-cannot differ.
+A step in plain Python draws from four Python ints: no Numba, nothing to compile, 0.9 µs
+for a uniform number. Compiled code sees the address of four words in memory, where the
+state moves when compiled code or a reader asks for it (``address``, ``words``) and from
+where the next plain call takes it back. A stream with a Generator stays there
+(``share``).
+
+The laws are the functions of ``jit.random.distributions`` and ``collection_samplers``,
+interpreted at first, at 2 to 10 µs per number. A process that draws so many of them that
+compiling would have paid changes over, at 1 µs; the numbers are the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 from operator import index
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from smoothcruiser.jit.build import compile_function
-from smoothcruiser.jit.interrupts import unbroken
-from smoothcruiser.jit.random import distributions  # noqa: F401 - registers its methods
-from smoothcruiser.jit.random.collection_samplers import pick_by_probabilities
-from smoothcruiser.jit.random.stream_type import STREAM, below, stream_at
+from smoothcruiser.jit.interrupts import pause_stopwatch, unbroken
+from smoothcruiser.jit.random import collection_samplers, distributions
 
-__all__ = [
-    "METHODS",
-    "STREAM",
-    "Stream",
-    "from_words",
-    "missing_method",
-    "stream",
-    "stream_at",
-    "warm_up",
-]
+__all__ = ["METHODS", "Stream", "from_words", "missing_method", "stream"]
 
 METHODS = (
     "random(), integers(low, high=None), uniform(low=0, high=1), normal(loc=0, "
@@ -55,7 +49,12 @@ METHODS = (
     "binomial(n, p), geometric(p), choice(a, p=None), permutation(x), shuffle(x), "
     "categorical(weights), raw()"
 )
-TWO63 = 1 << 63
+TWO32, TWO63, TWO64 = 1 << 32, 1 << 63, 1 << 64
+LOW32, LOW53, LOW64 = TWO32 - 1, (1 << 53) - 1, TWO64 - 1
+STEP53 = 2.0**-53
+# Numbers by law, or elements of collections, that are sampled in plain Python: 3 µs each
+# more than compiled ones, together the 1.5 CPU seconds of loading Numba and compiling a law
+LAWS_IN_PYTHON = 500_000
 # methods of other generators, and their names here
 ELSEWHERE = {
     "rand": "random()",
@@ -82,37 +81,104 @@ def missing_method(name: str) -> str:
 class Stream:
     """A stream of random numbers; see the module's head."""
 
-    __slots__ = ("address", "generator", "words")
-    _numba_type_ = STREAM  # the Numba type that compiled code sees
+    # ``_s0`` is None while the state is in memory
+    __slots__ = ("_address", "_memory", "_s0", "_s1", "_s2", "_s3", "generator")
 
     def __init__(self, words: Any) -> None:
         # The four words must not all be zero.
-        self.words = np.array([int(word) for word in words], dtype=np.uint64)
-        self.address = int(self.words.ctypes.data)
+        self._s0: int | None
+        self._s0, self._s1, self._s2, self._s3 = map(int, words)
+        self._memory: Any = None
+        self._address = 0
         self.generator: np.random.Generator | None = None
 
     def __reduce__(self) -> Any:
-        return Stream, (
-            self.words,
-        )  # a copy has memory, and so an address, of its own
+        return Stream, (self.words.tolist(),)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Stream:
-        return Stream(self.words)
+        return Stream(self.words.tolist())
 
     def __copy__(self) -> Stream:
-        return Stream(self.words)
+        return Stream(self.words.tolist())
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(missing_method(name))
 
+    @property
+    def _numba_type_(self) -> Any:
+        """The Numba type that compiled code sees."""
+        from smoothcruiser.jit.random.stream_type import STREAM
+
+        return STREAM
+
+    @property
+    def address(self) -> int:
+        """The place of the state in memory, until the next number in plain Python."""
+        if self._s0 is not None:
+            if self._memory is None:
+                self._memory = np.empty(4, dtype=np.uint64)
+                self._address = int(self._memory.ctypes.data)
+            self._memory[:] = self._s0, self._s1, self._s2, self._s3
+            self._s0 = None
+        return self._address
+
+    @property
+    def words(self) -> Any:
+        """The state, an array to read or to write before the next number."""
+        return self._memory if self.address else None
+
+    def _take_words(self) -> int:
+        """Take the state back from memory; its first word."""
+        first_word, self._s1, self._s2, self._s3 = self._memory.data
+        self._s0 = first_word
+        return first_word  # type: ignore[no-any-return]
+
+    def share(self) -> int:
+        """The address of the state, which is in memory from now on."""
+        self.__class__ = SharedStream
+        return self.address
+
+    def raw(self) -> int:
+        """The next 64 bits."""
+        s0 = self._s0
+        if s0 is None:
+            s0 = self._take_words()
+        s1, s3 = self._s1, self._s3
+        s2, outer_sum = self._s2 ^ s0, s0 + s3 & LOW64
+        s3 ^= s1
+        self._s0, self._s1 = s0 ^ s3, s1 ^ s2
+        self._s2, self._s3 = s2 ^ (s1 << 17 & LOW64), (s3 << 45 | s3 >> 19) & LOW64
+        return (outer_sum << 23 | outer_sum >> 41) + s0 & LOW64
+
     def random(self) -> float:
         """A uniform number in [0, 1)."""
-        return _random(self.address)  # type: ignore[no-any-return]
+        s0 = self._s0  # ``raw``, written out: a call is a third of its time
+        if s0 is None:
+            s0 = self._take_words()
+        s1, s3 = self._s1, self._s3
+        s2, outer_sum = self._s2 ^ s0, s0 + s3 & LOW64
+        s3 ^= s1
+        self._s0, self._s1 = s0 ^ s3, s1 ^ s2
+        self._s2, self._s3 = s2 ^ (s1 << 17 & LOW64), (s3 << 45 | s3 >> 19) & LOW64
+        return ((outer_sum << 23 | outer_sum >> 41) + s0 >> 11 & LOW53) * STEP53
 
     def integers(self, low: int, high: int | None = None) -> int:
         """A uniform whole number in low..high-1, or in 0..low-1 without ``high``."""
-        if high is None and type(low) is int and 0 < low < TWO63:
-            return _integers(self.address, low)  # type: ignore[no-any-return]
+        if high is None and type(low) is int and 0 < low < TWO32:
+            s0 = self._s0  # ``raw``, written out
+            if s0 is None:
+                s0 = self._take_words()
+            s1, s3 = self._s1, self._s3
+            s2, outer_sum = self._s2 ^ s0, s0 + s3 & LOW64
+            s3 ^= s1
+            self._s0, self._s1 = s0 ^ s3, s1 ^ s2
+            self._s2, self._s3 = s2 ^ (s1 << 17 & LOW64), (s3 << 45 | s3 >> 19) & LOW64
+            product = ((outer_sum << 23 | outer_sum >> 41) + s0 >> 32 & LOW32) * low
+            if product & LOW32 < low:
+                rejection_floor = (TWO32 - low) % low
+                while product & LOW32 < rejection_floor:
+                    product = (self.raw() >> 32) * low
+            return product >> 32
         first_number, end_number = (0, low) if high is None else (low, high)
         try:
             first_number, end_number = index(first_number), index(end_number)
@@ -131,44 +197,53 @@ class Stream:
                     "rng.integers(low, high) needs -2**63 <= low < high <= 2**63"
                 )
             raise ValueError(f"{call_text}, got {_show_arguments(low, high)}")
-        return _between(self.address, first_number, end_number - 1)  # type: ignore[no-any-return]
+        return first_number + self._below(end_number - first_number)
+
+    def _below(self, size: int) -> int:
+        """A uniform whole number in 0..size-1, as ``stream_type.below``."""
+        if size < TWO32:
+            return self.integers(size)
+        rejection_floor, bits = TWO64 % size, self.raw()
+        while bits < rejection_floor:
+            bits = self.raw()
+        return bits % size
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
         """A uniform number in [low, high)."""
-        return self._sample(_uniform, float(low), float(high))  # type: ignore[no-any-return]
+        return self._sample("uniform", float(low), float(high))  # type: ignore[no-any-return]
 
     def normal(self, loc: float = 0.0, scale: float = 1.0) -> float:
         """A normal number with mean ``loc`` and standard deviation ``scale``."""
-        return self._sample(_normal, float(loc), float(scale))  # type: ignore[no-any-return]
+        return self._sample("normal", float(loc), float(scale))  # type: ignore[no-any-return]
 
     def exponential(self, scale: float = 1.0) -> float:
         """An exponential number with mean ``scale``."""
-        return self._sample(_exponential, float(scale))  # type: ignore[no-any-return]
+        return self._sample("exponential", float(scale))  # type: ignore[no-any-return]
 
     def gamma(self, shape: float, scale: float = 1.0) -> float:
         """A gamma number with mean ``shape * scale``."""
-        return self._sample(_gamma, float(shape), float(scale))  # type: ignore[no-any-return]
+        return self._sample("gamma", float(shape), float(scale))  # type: ignore[no-any-return]
 
     def beta(self, a: float, b: float) -> float:
         """A beta number with mean ``a / (a + b)``."""
-        return self._sample(_beta, float(a), float(b))  # type: ignore[no-any-return]
+        return self._sample("beta", float(a), float(b))  # type: ignore[no-any-return]
 
     def poisson(self, lam: float) -> int:
         """A Poisson count with mean ``lam``."""
-        return self._sample(_poisson, float(lam))  # type: ignore[no-any-return]
+        return self._sample("poisson", float(lam))  # type: ignore[no-any-return]
 
     def binomial(self, n: int, p: float) -> int:
         """The number of successes in ``n`` trials of probability ``p``."""
-        return self._sample(_binomial, _trial_count(n), float(p))  # type: ignore[no-any-return]
+        return self._sample("binomial", _trial_count(n), float(p))  # type: ignore[no-any-return]
 
     def geometric(self, p: float) -> int:
         """The number of trials of probability ``p`` up to the first success: 1, 2, …"""
-        return self._sample(_geometric, float(p))  # type: ignore[no-any-return]
+        return self._sample("geometric", float(p))  # type: ignore[no-any-return]
 
     def categorical(self, weights: Any) -> int:
         """An index in proportion to ``weights`` >= 0, which need not sum to 1."""
         weight_row = _number_row(weights, "rng.categorical(weights)")
-        return self._sample(_categorical, weight_row)  # type: ignore[no-any-return]
+        return self._sample("categorical", weight_row, work=len(weight_row))  # type: ignore[no-any-return]
 
     def choice(self, a: Any, p: Any = None) -> Any:
         """An element of ``a``, or of 0..a-1 where ``a`` is a whole number.
@@ -190,7 +265,9 @@ class Stream:
                 raise ValueError(
                     f"{call_text} needs one probability in p for every element of a, {got_text}"
                 )
-            chosen_index = self._sample(_choose_index, probabilities)
+            chosen_index = self._sample(
+                "pick_by_probabilities", probabilities, work=num_elements
+            )
         if elements is None:
             return chosen_index
         return (
@@ -202,28 +279,31 @@ class Stream:
     def permutation(self, x: Any) -> Any:
         """An array of 0..x-1, or of the elements of ``x``, in random order."""
         num_elements, elements = _count_elements(x, "rng.permutation(x)")
-        order = self._sample(_order, num_elements)
+        order = np.array(self._order(num_elements), dtype=np.int64)
         return order if elements is None else np.asarray(elements)[order]
 
     def shuffle(self, x: Any) -> None:
         """Put the elements of an array or a list in random order, in place."""
         if isinstance(x, np.ndarray) and x.ndim > 0:
-            x[...] = x[_order(self.address, len(x))]
+            x[...] = x[np.array(self._order(len(x)), dtype=np.int64)]
         elif isinstance(x, MutableSequence):
             old_elements = list(x)
-            for i, k in enumerate(_order(self.address, len(x))):
+            for i, k in enumerate(self._order(len(x))):
                 x[i] = old_elements[k]
         else:
             raise TypeError(
                 f"rng.shuffle(x) takes an array or a list, got {type(x).__name__}"
             )
 
-    def raw(self) -> int:
-        """The next 64 bits."""
-        return int(_raw(self.address))
+    def _order(self, size: int) -> Any:
+        """0..size-1 in random order."""
+        return self._sample("order", size, work=size)
 
     def numpy(self) -> np.random.Generator:
-        """A Generator that takes its bits from this stream; always the same object."""
+        """A Generator that takes its bits from this stream; always the same object.
+
+        Its bits are drawn by compiled code.
+        """
         if self.generator is None:
             from smoothcruiser.jit.random.generator import stream_generator
 
@@ -231,25 +311,53 @@ class Stream:
             bits.bind(self)
         return self.generator
 
-    def _sample(self, law: Any, *arguments: Any) -> Any:
-        """A number sampled by compiled code, with a full message if it fails.
+    def _sample(self, law: str, *arguments: Any, work: int = 1) -> Any:
+        """A number by a law, with a full message if it fails.
 
-        The constant message of compiled code cannot show the arguments, so they
-        are added.
+        The constant message of a law cannot show the arguments, so they are added.
         """
+        global _sampled
+        _sampled += work
         try:
-            return law(self.address, *arguments)
+            if _sampled <= LAWS_IN_PYTHON:
+                return _PYTHON_LAWS[law](self, *arguments)
+            return _compiled_law(law)(self.address, *map(_to_array, arguments))
         except ValueError as error:
             raise ValueError(f"{error}, got {_show_arguments(*arguments)}") from None
 
 
+class SharedStream(Stream):
+    """A stream whose state is in memory between any two calls.
+
+    Somebody else draws from it there: a Generator.
+    """
+
+    __slots__ = ()
+
+    def raw(self) -> int:
+        """The next 64 bits."""
+        try:
+            return Stream.raw(self)
+        finally:
+            self.share()
+
+    def random(self) -> float:
+        """A uniform number in [0, 1)."""
+        try:
+            return Stream.random(self)
+        finally:
+            self.share()
+
+    def integers(self, low: int, high: int | None = None) -> int:
+        """A uniform whole number in low..high-1, or in 0..low-1 without ``high``."""
+        try:
+            return Stream.integers(self, low, high)
+        finally:
+            self.share()
+
+
 def _show_arguments(*arguments: Any) -> str:
-    shown_values = [
-        x.tolist() if isinstance(x, np.ndarray) else x
-        for x in arguments
-        if x is not None
-    ]
-    joined_text = " and ".join(repr(x) for x in shown_values)
+    joined_text = " and ".join(repr(x) for x in arguments if x is not None)
     return joined_text if len(joined_text) <= 80 else joined_text[:77] + "..."
 
 
@@ -268,11 +376,11 @@ def _trial_count(n: Any) -> int:
 
 
 def _number_row(values: Any, call: str) -> Any:
-    """Weights or probabilities as an array, in the form that compiled code takes."""
+    """Weights or probabilities as a list of floats."""
     row = np.array(values, dtype=np.float64)
     if row.ndim != 1:
         raise ValueError(f"{call} needs one row of numbers, got shape {row.shape}")
-    return row
+    return row.tolist()
 
 
 def _count_elements(a: Any, call: str) -> tuple[int, Any]:
@@ -290,16 +398,51 @@ def _count_elements(a: Any, call: str) -> tuple[int, Any]:
         raise TypeError(f"{call} {takes_text}, got {type_name}") from None
 
 
-# --- compiled code, called from Python with a stream's address ----------------
+# --- the two forms of the laws ------------------------------------------------
 
 
-def compile_unbroken(function: Any) -> Any:
-    """Compile a function at its first use, which no Ctrl-C and no time limit breaks off.
+class _Numbers:
+    """The functions of NumPy that laws call, for Python numbers."""
 
-    That use is in a call of the user's step, which they may end. Half a module left
+    int64, float64 = int, float
+
+    @staticmethod
+    def arange(size: int) -> list[int]:
+        return list(range(size))
+
+
+def _python_laws(module: ModuleType) -> dict[str, Any]:
+    """Copies of a module's functions over Python numbers; they call each other."""
+    scope = vars(module) | {"np": _Numbers}
+    for name, function in vars(module).items():
+        if isinstance(function, FunctionType):
+            scope[name] = FunctionType(
+                function.__code__, scope, name, function.__defaults__
+            )
+    return scope
+
+
+_PYTHON_LAWS = _python_laws(distributions) | _python_laws(collection_samplers)
+_compiled_laws: dict[str, Any] = {}
+_sampled = 0  # numbers by law of all streams
+
+
+def _compiled_law(name: str) -> Any:
+    if name not in _compiled_laws:
+        module = distributions if hasattr(distributions, name) else collection_samplers
+        with pause_stopwatch(), unbroken():  # Numba may be imported here
+            from smoothcruiser.jit.random.stream_type import compile_law
+
+            _compiled_laws[name] = compile_unbroken(compile_law(getattr(module, name)))
+    return _compiled_laws[name]
+
+
+def compile_unbroken(dispatcher: Any) -> Any:
+    """Let no Ctrl-C and no time limit break off what a Numba function compiles.
+
+    Its first call is in a call of the user's step, which they may end. Half a module left
     to LLVM crashes the process later, and the next use would begin anew.
     """
-    dispatcher = compile_function(function)
     compile_signature = dispatcher.compile
 
     def compile_whole(signature: Any) -> Any:
@@ -310,99 +453,16 @@ def compile_unbroken(function: Any) -> Any:
     return dispatcher
 
 
-@compile_unbroken
-def _integers(address: int, n: int) -> Any:
-    return stream_at(address).integers(n)
-
-
-@compile_unbroken
-def _between(address: int, first: int, last: int) -> Any:
-    start = np.uint64(first)
-    range_size = np.uint64(last) - start + np.uint64(1)
-    return np.int64(start + below(stream_at(address), range_size))
-
-
-@compile_unbroken
-def _raw(address: int) -> Any:
-    return stream_at(address).raw()
-
-
-@compile_unbroken
-def _random(address: int) -> Any:
-    return stream_at(address).random()
-
-
-@compile_unbroken
-def _uniform(address: int, low: float, high: float) -> Any:
-    return stream_at(address).uniform(low, high)
-
-
-@compile_unbroken
-def _normal(address: int, loc: float, scale: float) -> Any:
-    return stream_at(address).normal(loc, scale)
-
-
-@compile_unbroken
-def _exponential(address: int, scale: float) -> Any:
-    return stream_at(address).exponential(scale)
-
-
-@compile_unbroken
-def _gamma(address: int, shape: float, scale: float) -> Any:
-    return stream_at(address).gamma(shape, scale)
-
-
-@compile_unbroken
-def _beta(address: int, a: float, b: float) -> Any:
-    return stream_at(address).beta(a, b)
-
-
-@compile_unbroken
-def _poisson(address: int, lam: float) -> Any:
-    return stream_at(address).poisson(lam)
-
-
-@compile_unbroken
-def _binomial(address: int, n: int, p: float) -> Any:
-    return stream_at(address).binomial(n, p)
-
-
-@compile_unbroken
-def _geometric(address: int, p: float) -> Any:
-    return stream_at(address).geometric(p)
-
-
-@compile_unbroken
-def _categorical(address: int, weights: Any) -> Any:
-    return stream_at(address).categorical(weights)
-
-
-@compile_unbroken
-def _choose_index(address: int, p: Any) -> Any:
-    return pick_by_probabilities(stream_at(address), p)
-
-
-@compile_unbroken
-def _order(address: int, size: int) -> Any:
-    return stream_at(address).permutation(size)
+def _to_array(argument: Any) -> Any:
+    return np.array(argument) if isinstance(argument, list) else argument
 
 
 def from_words(words: Any) -> Stream:
     """The stream with the state ``words``: four numbers, not all zero."""
-    return Stream(words)
+    return Stream(words.tolist() if isinstance(words, np.ndarray) else words)
 
 
 def stream(seed: int, *key: int) -> Stream:
     """The stream of position ``key`` under ``seed``."""
-    return Stream(
-        np.random.SeedSequence(seed, spawn_key=key).generate_state(4, np.uint64)
-    )
-
-
-def warm_up() -> None:
-    """Load or compile the methods that simulators use most, before a clock starts.
-
-    Their first use in a process may take a second or two.
-    """
-    rng = stream(0)
-    rng.random(), rng.integers(2), rng.normal()
+    words = np.random.SeedSequence(seed, spawn_key=key).generate_state(4, np.uint64)
+    return Stream(words.tolist())
