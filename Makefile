@@ -106,6 +106,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python -m benchmarks.scale.scale --out docs/evidence/scale.md
 	@$(BIN)/python -m benchmarks.scale.cluster --out docs/evidence/cluster.md
 	@$(BIN)/python -m benchmarks.engine.latency --out docs/evidence/latency.md
+	@$(BIN)/python -m benchmarks.engine.first_answer --out docs/evidence/first-answer.md
 	@$(BIN)/python -m benchmarks.reliability.damaged_stores --out docs/evidence/damaged-stores.md
 	@$(BIN)/python -m benchmarks.reliability.command_lines --lines 3000 --out docs/evidence/command-lines.md
 	@$(BIN)/python -m benchmarks.certified.certified --coverage > docs/evidence/certified.txt

@@ -48,6 +48,7 @@ from smoothcruiser.jit.oracle import (
     state_type,
 )
 from smoothcruiser.operators import Operator
+from smoothcruiser.operators.dispatch import is_inlined
 from smoothcruiser.operators.operator_functions import parts_of
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 VARIABLE = "SMOOTHCRUISER_TIER"
 PASSES = "numba:run_pass"  # Numba's event for each pass of its compiler
 ADDRESS, INLINED, AUTO = "address", "inlined", ""
+# the mark, in names on the disk, of machines for the inlined operator alone
+ONE_OPERATOR = "one_operator"
 # Measured (benchmarks/engine/latency.py): the inlined machine takes about 5 s of a core, and
 # a call by address about 8 ns more.
 COMPILE_SECONDS, SAVED = 5.0, 10e-9
@@ -255,7 +258,10 @@ class Tiers:
         user_functions = self.entry.user_functions
         if user_functions is False:
             return None
-        machine = compile_function(kernel.run_shard, nogil=True, **by_address.parts())
+        shared_parts = by_address.parts() | _operator_parts(self.problem.operator)
+        if is_inlined(self.problem.operator.code):
+            shared_parts["salt"] += f"_{ONE_OPERATOR}"
+        machine = compile_function(kernel.run_shard, nogil=True, **shared_parts)
         root_words = user_functions.words(self._state)
 
         def data() -> tuple[Any, Any]:
@@ -296,7 +302,8 @@ def _key(problem: Problem, state: Any, plain: bool) -> Any:
     if problem.tables is not None or parts_of(problem.operator) is not None:
         return None
     numba_type = state_type(state)
-    return functions_of(problem), numba_type, _shapes(state), plain
+    inlines_operator = is_inlined(problem.operator.code)
+    return functions_of(problem), numba_type, _shapes(state), plain, inlines_operator
 
 
 # names of a problem's functions, in the order of ``functions_of``
@@ -337,21 +344,21 @@ def _shapes(state: Any) -> Any:
 def _machine(problem: Problem, state: Any, plain: bool) -> tuple[Any, Any, Any, int]:
     """(machine, its data argument, the root state in its form, its words).
 
-    All tabular problems share two machines, one for plain problems and one for all;
-    each user oracle has its own.
+    Tabular problems share four machines: for plain problems or for all, and for the
+    inlined operator or for all of ours; each user oracle has its own.
     """
     machine_parts = _operator_parts(problem.operator)
+    is_ours = problem.operator.built_in  # such a machine can be kept on the disk
     oracle, legal, terminal, player, *bounds = functions_of(problem)
     if bounds[0] is not None:
         machine_parts |= {"BOUNDED": True} | bounds_parts(*bounds)
-    cache_salt = None
+        is_ours = False
+    salts = [ONE_OPERATOR] if is_inlined(problem.operator.code) else []
     if plain:
-        # ours alone, so that it can be kept on the disk
-        cache_salt = (
-            "plain" if problem.tables is not None and not machine_parts else None
-        )
+        salts.append("plain")
         machine_parts |= {"PLAIN": True}
     if problem.tables is not None:
+        cache_salt = "_".join(salts) if salts and is_ours else None
         return (
             compile_function(
                 kernel.run_shard, nogil=True, salt=cache_salt, **machine_parts
@@ -394,6 +401,11 @@ def _machine(problem: Problem, state: Any, plain: bool) -> tuple[Any, Any, Any, 
 
 def _operator_parts(operator: Operator) -> dict[str, Any]:
     custom_parts = parts_of(operator)
+    if is_inlined(operator.code):
+        return {
+            "VALUE": compile_function(kernel.no_value),
+            "BOTH": compile_function(kernel.no_both),
+        }
     if custom_parts is None:
         return {}
     if not custom_parts.compiled:
