@@ -152,6 +152,7 @@ def measure(
                 elapsed, answer = run_program(PROGRAMS[name][1], source)
                 seconds[name][version] = min(seconds[name][version], elapsed)
                 answers.add(answer)
+                print(f"{name}, {version}: {elapsed:.1f} s", file=sys.stderr)
             if len(answers) > 1 and name != COMMAND:  # which prints its seconds
                 raise SystemExit(f"{name}: versions answer differently, {answers}")
     return unit, seconds
