@@ -27,6 +27,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.certified.sweeps.compiled_loops import CERTIFIED
 from smoothcruiser.engines.registry import EXECUTORS, default_executor
 from smoothcruiser.methods import METHODS
 
@@ -200,6 +201,21 @@ def test_answers_are_the_same_to_the_last_bit(name):
         assert found.value == pytest.approx(before["value"], rel=1e-13)
         return
     assert bits(found) == before["bits"], (found.value, before["value"])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", [n for n in CASES if n.endswith(": certified")])
+def test_certified_answers_have_one_value_in_both_forms(name, compiled):
+    """Interpreted and compiled; a plain step has the answers of a compiled one."""
+    recorded = json.loads(FILE.read_text())
+    if recorded["platform"] != HERE:
+        pytest.skip(f"recorded on {recorded['platform']}, this is {HERE}")
+    made, before = problems(), recorded["answers"][name]
+    with CERTIFIED.use_form(compiled=compiled):
+        for problem in (CASES[name][0], f"{CASES[name][0]}, python"):
+            if problem in made:
+                found = sc.plan(made[problem], seed=7, **SEARCH)
+                assert bits(found) == before["bits"], (found.value, before["value"])
 
 
 def test_the_executors_agree():

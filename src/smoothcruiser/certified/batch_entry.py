@@ -218,7 +218,7 @@ def _largest_share(memory: Memory, pair: Any) -> float:
         or pair["law_share"] <= 0
     ):
         return 1.0
-    weights = memory.graph.entries["weight"][
+    weights = memory.graph.entries.weight[
         pair["start"] : pair["start"] + pair["length"]
     ]
     # counts have grown since, so this share is at least that of then

@@ -13,6 +13,10 @@ grows.
 
 Records are as small as their contents allow: docs/certified.md, section 9. Indices have
 32 bits, so that a memory numbers at most ``MOST`` nodes, pairs or places in the pool.
+Loops name a node, a pair or an entry by its number and read columns,
+``g.pairs["total"][pair]``: compiled code finds the field of a record there, and the
+interpreter a memoryview of it (``jit.forms``). Entries have columns of their own,
+because records of 20 bytes have no views.
 
 A pair has the fields below and those that its bound needs (``pair_type``).
 """
@@ -84,7 +88,7 @@ PAIR: tuple[tuple[str, str], ...] = (
     ("action", "u2"),
 )
 FEW_ACTIONS = 2**16  # that two bytes can number
-ENTRY = np.dtype(  # packed: 20 bytes
+ENTRY = np.dtype(  # as snapshots keep it: 20 bytes
     [
         ("reward", "f8"),
         ("weight", "f8"),  # times seen, or its probability
@@ -95,12 +99,41 @@ ENTRY = np.dtype(  # packed: 20 bytes
 PLACE = np.dtype([("pair", "i4"), ("place", "i4")], align=True)
 
 
+class Entries(NamedTuple):
+    """The pool of entries, by column; the fields are those of ENTRY."""
+
+    reward: Any  # (E,) of floats
+    weight: Any  # (E,)
+    target: Any  # (E,) of 32 bits
+
+    @property
+    def size(self) -> int:
+        """The number of places."""
+        return len(self.reward)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the columns in bytes."""
+        return sum(column.nbytes for column in self)
+
+    def at(self, places: Any) -> Entries:
+        """The columns at some places; those of a slice are views."""
+        return Entries(*(column[places] for column in self))
+
+    def records(self) -> Any:
+        """A copy as records, as snapshots keep them."""
+        records = np.zeros(self.size, ENTRY)
+        for name, column in zip(self._fields, self, strict=True):
+            records[name] = column
+        return records
+
+
 class Graph(NamedTuple):
-    """The arrays that compiled code reads, with free room behind the used part."""
+    """The arrays that loops read, with free room behind the used part."""
 
     nodes: Any  # (N,) of NODE
     pairs: Any  # (P,) of ``pair_type``
-    entries: Any  # (E,) of ENTRY
+    entries: Entries  # (E,)
     # (2**b,) of PLACE: hash table of the entries of pairs with more than SHORT_SCAN
     # entries; pair -1 is a free slot
     slots: Any
@@ -130,10 +163,15 @@ def empty_graph(fields: tuple[tuple[str, str], ...], num_actions: int = 0) -> Gr
     return Graph(
         np.zeros(64, NODE),
         np.zeros(256, pair_type(fields, num_actions)),
-        np.zeros(1024, ENTRY),
+        free_entries(1024),
         free_slots(1024),
         np.zeros(FREE + CLASSES, np.int64),
     )
+
+
+def free_entries(size: int) -> Entries:
+    """A pool of ``size`` places."""
+    return Entries(*(np.zeros(size, ENTRY[name]) for name in Entries._fields))
 
 
 def free_slots(size: int) -> Any:

@@ -22,6 +22,7 @@ from smoothcruiser.certified.graph import (
     END,
     END_RAW,
     ENTRIES,
+    ENTRY,
     HASHED,
     IDLE,
     MOST,
@@ -29,7 +30,9 @@ from smoothcruiser.certified.graph import (
     SAMPLED,
     STREAM_BYTES,
     UNMET,
+    Entries,
     empty_graph,
+    free_entries,
     free_slots,
 )
 from smoothcruiser.certified.query_limits import (
@@ -453,17 +456,21 @@ class Memory:
         """
         self.check_turns(np.repeat(pairs, lengths), targets)
         entries_used = int(self.graph.sizes[ENTRIES])
-        entries_needed, entry_pool = entries_used + len(targets), self.graph.entries
-        if entries_needed > len(entry_pool):
-            grown_bytes = larger(len(entry_pool), entries_needed) * entry_pool.itemsize
+        entries_needed, pool_size = (
+            entries_used + len(targets),
+            self.graph.entries.size,
+        )
+        if entries_needed > pool_size:
+            grown_bytes = larger(pool_size, entries_needed) * ENTRY.itemsize
             if self._used_bytes(0) + grown_bytes > self.room.max_bytes:
                 raise MemoryFull(self.room.why)
             self._fit = 0
-            self._grow("entries", entries_needed)
+            columns = (copy_larger(c, entries_needed) for c in self.graph.entries)
+            self.graph = self.graph._replace(entries=Entries(*columns))
         g, entry_ends = self.graph, entries_used + np.cumsum(lengths)
-        entries = g.entries[entries_used:entries_needed]
-        entries["target"], entries["reward"] = targets, rewards
-        entries["weight"] = weights
+        row_columns = g.entries.at(slice(entries_used, entries_needed))
+        row_columns.target[:], row_columns.reward[:] = targets, rewards
+        row_columns.weight[:] = weights
         g.pairs["start"][pairs], g.pairs["total"][pairs] = entry_ends - lengths, 1.0
         g.pairs["length"][pairs] = lengths
         g.nodes["stale"][g.pairs["node"][pairs]] |= SAMPLED
@@ -495,12 +502,12 @@ class Memory:
         g = self.graph
         longest_row = int(g.pairs["length"][: self.num_pairs].max(initial=1))
         entries_needed = room_of(longest_row + 1) + 64
-        entries_full = int(g.sizes[ENTRIES]) + entries_needed > len(g.entries)
+        entries_full = int(g.sizes[ENTRIES]) + entries_needed > g.entries.size
         live_entries = int(g.sizes[ENTRIES] - g.sizes[IDLE])
         pool_size = larger(live_entries, live_entries + entries_needed)
         slots_crowded = 2 * (int(g.sizes[HASHED]) + 2 * SHORT_SCAN) > len(g.slots)
         grown_bytes = 2 * g.slots.nbytes if slots_crowded else 0
-        grown_bytes += pool_size * g.entries.itemsize if entries_full else 0
+        grown_bytes += pool_size * ENTRY.itemsize if entries_full else 0
         self._check_indices(pool_size)
         if self._used_bytes(0) + grown_bytes > self.room.max_bytes:
             raise MemoryFull(self.room.why)
@@ -513,7 +520,7 @@ class Memory:
 
     def repack(self, pool_size: int, loops: Any) -> None:
         """Pack the outcomes into a pool of ``pool_size`` entries."""
-        entry_pool = np.zeros(pool_size, self.graph.entries.dtype)
+        entry_pool = free_entries(pool_size)
         loops.repack(self.graph, entry_pool)
         self.graph = self.graph._replace(entries=entry_pool)
 

@@ -211,12 +211,13 @@ def called_functions(function: types.FunctionType) -> dict[str, types.FunctionTy
 
 
 @cache
-def is_on_disk(function: types.FunctionType) -> bool:
+def is_on_disk(function: types.FunctionType, salt: str | None = None) -> bool:
     """Whether an earlier process kept the compiled form; Numba is not imported."""
     path = _resolve_path(function.__code__.co_filename)
     cache_folder = os.environ.get("NUMBA_CACHE_DIR")
     folder = Path(cache_folder) if cache_folder else path.parent / "__pycache__"
-    name = f"{function.__qualname__}_{source_fingerprint(function)}"
+    name_parts = [function.__qualname__, source_fingerprint(function), salt]
+    name = "_".join(filter(None, name_parts))
     return next(folder.glob(f"**/{path.stem}.{name}-*.nbi"), None) is not None
 
 

@@ -45,23 +45,41 @@ class KernelFamily:
         """``compiling``: about the CPU seconds of compiling all that most calls need."""
         self.compiling, self.interpreted_seconds = compiling, 0.0
         self.is_compiled: bool | None = None  # None: chosen by the seconds
+        self.called: set[tuple[Any, str | None]] = set()  # kernels, with their salts
 
     def kernel(
-        self, function: Any, *, views: bool = True, **replace: Any
+        self,
+        function: Any,
+        *,
+        views: bool = True,
+        nogil: bool = False,
+        salt: str | None = None,
+        parts: dict[str, types.FunctionType] | None = None,
+        **replace: Any,
     ) -> Callable[..., Any]:
         """The function as the family runs it; the form is chosen at every call.
 
-        With a user's compiled functions in the place of named ones it is always
+        ``parts`` take the places of named functions in both forms; ``salt`` is their
+        name on disk. With a user's compiled functions there (``replace``) it is always
         compiled. ``work``: elements that a call reads, where they are more than those of
         its arrays.
         """
-        interpreted = interpreted_form(function) if views else function
+        own_parts = {} if parts is None else parts
+        interpreted = interpreted_form(function, own_parts) if views else function
+        compiled: list[Any] = []
+
+        def compile_parts() -> Any:
+            with pause_stopwatch():  # Numba may be imported here
+                replaced = {n: compile_function(part) for n, part in own_parts.items()}
+                return compile_function(
+                    function, nogil=nogil, salt=salt, **replaced, **replace
+                )
 
         def run(*arguments: Any, work: float = 0.0) -> Any:
-            if replace or self.must_compile(function, arguments, work):
-                with pause_stopwatch():  # Numba may be imported here
-                    compiled = compile_function(function, **replace)
-                return compiled(*arguments)
+            if replace or self.must_compile(function, arguments, work, salt):
+                if not compiled:
+                    compiled.append(compile_parts())
+                return compiled[0](*arguments)
             start_time = time.perf_counter()
             try:
                 if views:
@@ -74,21 +92,27 @@ class KernelFamily:
         return run
 
     def must_compile(
-        self, function: Any, arguments: tuple[Any, ...], work: float = 0.0
+        self,
+        function: Any,
+        arguments: tuple[Any, ...],
+        work: float = 0.0,
+        salt: str | None = None,
     ) -> bool:
         """Whether a call is compiled; once one was chosen by its seconds, all are."""
         if self.is_compiled is None:
+            self.called.add((function, salt))
             elements = max(work, count_elements(arguments))
             seconds = self.interpreted_seconds + elements * PER_ELEMENT
-            if seconds <= LOADING or seconds <= self.seconds_until_ready(function):
+            if seconds <= LOADING or seconds <= self.seconds_until_ready():
                 return False
             self.is_compiled = True
         return self.is_compiled
 
-    def seconds_until_ready(self, function: types.FunctionType) -> float:
-        """About the seconds until the compiled form of a member is ready."""
+    def seconds_until_ready(self) -> float:
+        """About the seconds until the compiled forms of the called kernels are ready."""
         importing = 0.0 if "numba" in sys.modules else IMPORTING
-        return importing + (LOADING if is_on_disk(function) else self.compiling)
+        on_disk = all(is_on_disk(function, salt) for function, salt in self.called)
+        return importing + (LOADING if on_disk else self.compiling)
 
     @contextlib.contextmanager
     def use_form(self, *, compiled: bool | None) -> Iterator[None]:
@@ -112,9 +136,10 @@ def count_elements(arguments: tuple[Any, ...]) -> int:
 
 
 def view_memory(argument: Any) -> Any:
-    """An argument with memoryviews in the place of arrays."""
+    """An argument with memoryviews in the place of arrays, by column for records."""
     if isinstance(argument, np.ndarray):
-        return argument.data
+        names = argument.dtype.names
+        return {n: argument[n].data for n in names} if names else argument.data
     if isinstance(argument, tuple):
         views = map(view_memory, argument)
         named = hasattr(argument, "_fields")
@@ -140,19 +165,41 @@ class _Buffers:
         return np.full(shape, value, dtype=dtype).data
 
 
-_interpreted: dict[types.FunctionType, types.FunctionType] = {}
+_interpreted: dict[Any, types.FunctionType] = {}
+_twins: dict[Any, Any] = {}
 
 
-def interpreted_form(function: types.FunctionType) -> types.FunctionType:
-    """A copy of a kernel and of all that it calls, with ``_Buffers`` for NumPy."""
-    if function not in _interpreted:
+def interpret_as(function: Callable[..., Any], twin: Callable[..., Any]) -> None:
+    """Let interpreted kernels call ``twin``, for arithmetic that Python has not."""
+    _twins[function] = twin
+
+
+def interpreted_form(
+    function: types.FunctionType, parts: dict[str, types.FunctionType] | None = None
+) -> types.FunctionType:
+    """A copy of a kernel and of all that it calls, with ``_Buffers`` for NumPy.
+
+    ``parts`` take the places of the functions that have their names. Constants in
+    arrays become lists, which have Python's numbers.
+    """
+    parts = {} if parts is None else parts
+    key = (function, *sorted((name, id(part)) for name, part in parts.items()))
+    if key not in _interpreted:
         scope = dict(function.__globals__)
         if "np" in scope:
             scope["np"] = _Buffers
         copy = types.FunctionType(
             function.__code__, scope, function.__name__, function.__defaults__
         )
-        _interpreted[function] = copy
+        _interpreted[key] = copy
         for name, called in called_functions(function).items():
-            scope[name] = interpreted_form(called)
-    return _interpreted[function]
+            own_part = parts.get(name, called)
+            if own_part in _twins:
+                scope[name] = _twins[own_part]
+            else:
+                own_parts = parts if own_part is called else {}
+                scope[name] = interpreted_form(own_part, own_parts)
+        for name in function.__code__.co_names:
+            if isinstance(scope.get(name), np.ndarray):
+                scope[name] = scope[name].tolist()
+    return _interpreted[key]

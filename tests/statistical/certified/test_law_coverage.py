@@ -17,7 +17,7 @@ import pytest
 
 from smoothcruiser.certified.bounds import counts, law
 from smoothcruiser.certified.bounds.base import WALK, BoundRules, Outcomes
-from smoothcruiser.certified.graph import ENTRY, NODE, pair_type
+from smoothcruiser.certified.graph import NODE, free_entries, pair_type
 from smoothcruiser.jit.build import compile_function
 
 pytestmark = pytest.mark.compiles
@@ -51,8 +51,8 @@ def loop():
         for i in range(len(pairs)):
             rules = BoundRules(1.0, 1.0, least[i], 0.0)
             refresh(g, pairs[i], rules)
-            lower[i] = side(g, pairs[i], False, WALK, rules)
-            upper[i] = side(g, pairs[i], True, WALK, rules)
+            lower[i] = side(g, i, False, WALK, rules)
+            upper[i] = side(g, i, True, WALK, rules)
 
     return run
 
@@ -62,14 +62,14 @@ def graph_of(f, counts, pairs):
     nodes = np.zeros(1 + RUNS * WIDEST, NODE)
     nodes["q_high"] = 1.0
     nodes["lower"][1:] = nodes["upper"][1:] = f.ravel()
-    entries = np.zeros(RUNS * WIDEST, ENTRY)
+    entries = free_entries(RUNS * WIDEST)
     order = np.argsort(counts == 0, axis=1, kind="stable")
-    entries["weight"] = np.take_along_axis(counts, order, axis=1).ravel()
+    entries.weight[:] = np.take_along_axis(counts, order, axis=1).ravel()
     rows = np.arange(RUNS)[:, None] * WIDEST
-    entries["target"] = (1 + rows + order).ravel()
+    entries.target[:] = (1 + rows + order).ravel()
     pairs["start"] = rows[:, 0]
     pairs["length"], pairs["total"] = (counts > 0).sum(axis=1), counts.sum(axis=1)
-    return Outcomes(nodes, entries)
+    return Outcomes(nodes, pairs, entries)
 
 
 def misses(loop, cost, *, declared):

@@ -64,7 +64,8 @@ def record_all(memory, kernels, pairs, counts, targets, rewards):
 
 def entries_of(memory, p):
     pair = memory.graph.pairs[p]
-    return memory.graph.entries[pair["start"] : pair["start"] + pair["length"]]
+    part = slice(pair["start"], pair["start"] + pair["length"])
+    return memory.graph.entries.at(part).records()
 
 
 def test_counts_are_those_of_a_counter():
@@ -196,7 +197,7 @@ def test_blocks_are_used_again():
         entries = entries_of(memory, p)
         assert entries["target"].tolist() == list(range(30))
         assert np.all(entries["weight"] == 1.0)
-    assert len(memory.graph.entries) <= 2 * memory.num_entries
+    assert memory.graph.entries.size <= 2 * memory.num_entries
 
 
 def test_boxes_depend_on_the_steps_left():

@@ -16,6 +16,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.sweeps.compiled_loops import CERTIFIED
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
 from smoothcruiser.operators import (
@@ -408,14 +409,15 @@ def test_a_pair_of_a_table_takes_at_most_200_bytes():
     for row in P.reshape(-1, size):
         row[rng.permutation(size)[:3]] = rng.dirichlet(np.ones(3))
     problem = tabular(P, rng.random((size, 2)), discount=0.9, operator=Max())
-    Certified(problem, delta=0.1).query(budget=1_000)  # compiles, and fills caches
-    gc.collect()
-    tracemalloc.start()
-    memory = Certified(problem, delta=0.1)
-    found = memory.query(budget=200_000)
-    gc.collect()
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    with CERTIFIED.use_form(compiled=True):
+        Certified(problem, delta=0.1).query(budget=1_000)  # compiles, and fills caches
+        gc.collect()
+        tracemalloc.start()
+        memory = Certified(problem, delta=0.1)
+        found = memory.query(budget=200_000)
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
     assert found.num_calls == 200_000
     pairs = memory.memory.num_pairs
     assert pairs > 1.9 * size

@@ -209,7 +209,9 @@ def put(array: str, field: str, place: int, value: float):
     def edit(memory: Certified) -> None:
         graph = memory.memory.graph
         first = graph.pairs["start"][0] if array == "entries" else 0
-        getattr(graph, array)[field][first + place] = value
+        columns = getattr(graph, array)
+        column = getattr(columns, field) if array == "entries" else columns[field]
+        column[first + place] = value
 
     return edit
 

@@ -90,9 +90,9 @@ def test_what_is_entered_is_the_beginning_of_every_stream(monkeypatch):
         total, start = int(pairs["total"][pair]), int(pairs["start"][pair])
         rng = from_words(first_words(4, np.arange(pair, pair + 1))[0])
         ones = sum(rng.random() < 0.5 for _ in range(total))
-        part = entries[start : start + int(pairs["length"][pair])]
+        part = entries.at(slice(start, start + int(pairs["length"][pair])))
         assert total > 100
-        assert float(part["weight"][part["reward"] == 1.0].sum()) == ones
+        assert float(part.weight[part.reward == 1.0].sum()) == ones
 
 
 @pytest.mark.parametrize("place", ["node_of", "make_room", "half_width"])

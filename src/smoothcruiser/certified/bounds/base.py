@@ -43,7 +43,8 @@ class Outcomes(NamedTuple):
     """
 
     nodes: Any  # (N,) of NODE
-    entries: Any  # (E,) of ENTRY
+    pairs: Any  # (P,) of ``pair_type``
+    entries: Any  # (E,) of ``Entries``
 
 
 class BoundRules(NamedTuple):
@@ -59,11 +60,12 @@ class BoundRules(NamedTuple):
 
 
 def frequencies(
-    g: Outcomes, pair: Any, upper: bool, rules: BoundRules, weights: Floats
+    g: Outcomes, pair: int, upper: bool, rules: BoundRules, weights: Floats
 ) -> None:
     """Write by how much the mean moves with the value of each next state."""
-    for e in range(pair["start"], pair["start"] + pair["length"]):
-        weights[e] = rules.discount * g.entries[e]["weight"] / pair["total"]
+    start = g.pairs["start"][pair]
+    for e in range(start, start + g.pairs["length"][pair]):
+        weights[e] = rules.discount * g.entries.weight[e] / g.pairs["total"][pair]
 
 
 class Bound(NamedTuple):
@@ -73,9 +75,9 @@ class Bound(NamedTuple):
     word: str
     # the memory of a pair between sweeps, (name, NumPy type): appended to PAIR
     fields: tuple[tuple[str, str], ...]
-    # (g: Outcomes, pair, upper, tune, rules: BoundRules) -> the upper (or lower) bound
+    # (g: Outcomes, pair: int, upper, tune, rules: BoundRules) -> the upper (lower) bound
     # on Q of a pair that has samples; compiled. It holds for all n with probability
-    # 1 - exp(-pair["cost"]). It also writes ``slope_up`` (``slope_down``) of the pair:
+    # 1 - exp(-cost) of the pair. It also writes its ``slope_up`` (``slope_down``):
     # minus the derivative of the radius by n, times n**2. Steering uses it to find
     # where the next samples pay.
     side: Callable[..., float]
@@ -132,17 +134,16 @@ def pair_cost(k: Any, delta: float) -> Any:
     )
 
 
-def sample_mean(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
+def sample_mean(g: Outcomes, pair: int, upper: bool, rules: BoundRules) -> float:
     """The mean of r + gamma U(z), or of r + gamma L(z), over a pair's samples."""
+    reward, weight, target = g.entries
+    uppers, lowers, discount = g.nodes["upper"], g.nodes["lower"], rules.discount
     total_value = 0.0
-    for e in range(pair["start"], pair["start"] + pair["length"]):
-        entry = g.entries[e]
-        next_node = g.nodes[entry["target"]]
-        total_value += entry["weight"] * (
-            entry["reward"]
-            + rules.discount * (next_node["upper"] if upper else next_node["lower"])
-        )
-    return float(total_value / pair["total"])
+    start = g.pairs["start"][pair]
+    for e in range(start, start + g.pairs["length"][pair]):
+        value = uppers[target[e]] if upper else lowers[target[e]]
+        total_value += weight[e] * (reward[e] + discount * value)
+    return float(total_value / g.pairs["total"][pair])
 
 
 def least_samples(half_width: Callable[[float], float], epsilon: float) -> int:

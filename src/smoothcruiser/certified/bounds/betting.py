@@ -105,7 +105,7 @@ def pole_guard(pole: float, scale: float) -> float:
 
 
 def bound_at(
-    g: Outcomes, pair: Any, upper: bool, pole_index: int, rules: BoundRules
+    g: Outcomes, pair: int, upper: bool, pole_index: int, rules: BoundRules
 ) -> float:
     """The upper (or lower) bound on Q at one pole.
 
@@ -113,34 +113,36 @@ def bound_at(
     argument of the logarithm is too small, the geometric mean is shortened by more than
     its sum, logarithm and exponential can err, and ``guard`` covers the last sum too.
     """
-    nodes, entries, discount = g.nodes, g.entries, rules.discount
-    node = nodes[pair["node"]]
-    offset = POLE_OFFSETS[pole_index] * (node["q_high"] - node["q_low"])
-    pole = node["q_high"] + offset if upper else node["q_low"] - offset
+    nodes, pairs, discount = g.nodes, g.pairs, rules.discount
+    reward, weight, target = g.entries
+    node = pairs["node"][pair]
+    low, high = nodes["q_low"][node], nodes["q_high"][node]
+    offset = POLE_OFFSETS[pole_index] * (high - low)
+    pole = high + offset if upper else low - offset
     guard = pole_guard(pole, rules.scale)
-    cost = pair["cost"] + POLE_COSTS[pole_index]
-    start, stop = pair["start"], pair["start"] + pair["length"]
+    cost = pairs["cost"][pair] + POLE_COSTS[pole_index]
+    start, length = pairs["start"][pair], pairs["length"][pair]
+    uppers, lowers = nodes["upper"], nodes["lower"]
     total_log = 0.0
-    for e in range(start, stop):
-        entry = entries[e]
+    for e in range(start, start + length):
         # a known total holds X in [m, M] where Y, with bounds for V, may lie outside
         if upper:
-            value = entry["reward"] + discount * nodes[entry["target"]]["upper"]
-            gap = pole - min(value, node["q_high"]) - guard
+            value = reward[e] + discount * uppers[target[e]]
+            gap = pole - (value if value < high else high) - guard
         else:
-            value = entry["reward"] + discount * nodes[entry["target"]]["lower"]
-            gap = max(value, node["q_low"]) - pole - guard
+            value = reward[e] + discount * lowers[target[e]]
+            gap = (value if value > low else low) - pole - guard
         if gap <= guard:  # rounding hides the rest; also keeps |log| below LONGEST_LOG
             return float(pole)
-        total_log += entry["weight"] * math.log(gap)
-    mean = math.exp((total_log - cost) / pair["total"]) * (
-        1.0 - (stop - start + 8) * LONGEST_LOG * UNIT
+        total_log += weight[e] * math.log(gap)
+    mean = math.exp((total_log - cost) / pairs["total"][pair]) * (
+        1.0 - (length + 8) * LONGEST_LOG * UNIT
     )
     return float(pole - mean + guard if upper else pole + mean - guard)
 
 
 def far_pole(
-    g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules
+    g: Outcomes, pair: int, upper: bool, tune: int, rules: BoundRules
 ) -> tuple[int, float]:
     """The pole beyond the end of the range that bounds best, and its bound.
 
@@ -148,7 +150,9 @@ def far_pole(
     for the prices, which differ little. SCAN tries them all.
     """
     first_index = (
-        1 if tune == SCAN else max(1, pair["pole_up"] if upper else pair["pole_down"])
+        1
+        if tune == SCAN
+        else max(1, g.pairs["pole_up"][pair] if upper else g.pairs["pole_down"][pair])
     )
     best_index, bound = first_index, bound_at(g, pair, upper, first_index, rules)
     for step in (1, -1):
@@ -165,7 +169,7 @@ def far_pole(
     return best_index, bound
 
 
-def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
+def side(g: Outcomes, pair: int, upper: bool, tune: int, rules: BoundRules) -> float:
     """Return the bound of one side, and write its slope.
 
     WALK and SCAN search for the pole that bounds best. Pole 0, at the end of
@@ -178,28 +182,28 @@ def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> f
     taken to be less than ``SLOWEST`` allows.
     """
     if tune == KEEP:
-        return bound_at(
-            g, pair, upper, pair["pole_up"] if upper else pair["pole_down"], rules
-        )
+        last_index = g.pairs["pole_up"][pair] if upper else g.pairs["pole_down"][pair]
+        return bound_at(g, pair, upper, last_index, rules)
     pole_index, bound = far_pole(g, pair, upper, tune, rules)
     nearest_bound = bound_at(g, pair, upper, 0, rules)
     if nearest_bound <= bound if upper else nearest_bound >= bound:
         pole_index, bound = 0, nearest_bound
-    node = g.nodes[pair["node"]]
-    pole_reach = POLE_OFFSETS[pole_index] * (node["q_high"] - node["q_low"]) + (
-        node["q_high"] - bound if upper else bound - node["q_low"]
+    pairs, node = g.pairs, g.pairs["node"][pair]
+    low, high = g.nodes["q_low"][node], g.nodes["q_high"][node]
+    pole_reach = POLE_OFFSETS[pole_index] * (high - low) + (
+        high - bound if upper else bound - low
     )
     mean = sample_mean(g, pair, upper, rules)
     # without the allowance for rounding
-    radius = abs(bound - mean) - 4.0 * (pair["length"] + 8) * UNIT * rules.scale
+    radius = abs(bound - mean) - 4.0 * (pairs["length"][pair] + 8) * UNIT * rules.scale
     slope = max(
-        (pair["cost"] + POLE_COSTS[pole_index]) * pole_reach,
-        SLOWEST * pair["total"] * max(0.0, radius),
+        (pairs["cost"][pair] + POLE_COSTS[pole_index]) * pole_reach,
+        SLOWEST * pairs["total"][pair] * max(0.0, radius),
     )
     if upper:
-        pair["pole_up"], pair["slope_up"] = pole_index, slope
+        pairs["pole_up"][pair], pairs["slope_up"][pair] = pole_index, slope
     else:
-        pair["pole_down"], pair["slope_down"] = pole_index, slope
+        pairs["pole_down"][pair], pairs["slope_down"][pair] = pole_index, slope
     return bound
 
 

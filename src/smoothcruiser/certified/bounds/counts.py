@@ -12,12 +12,16 @@ legend   symbol        public name
 
 from __future__ import annotations
 
+import ctypes
 import math
+import os
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import UNIT, BoundRules, Outcomes
+from smoothcruiser.jit.forms import interpret_as
 from smoothcruiser.problem.model.tabular import Floats
 
 # Q is a mixture: of laws on exactly m = 1, 2, ..., 8 labels, each with the predictive
@@ -47,28 +51,47 @@ CERTAIN = 1e-9
 # --- compiled -----------------------------------------------------------------
 
 
-def log_predicted(g: Outcomes, pair: Any) -> tuple[float, float]:
+def log_gamma(x: float) -> float:
+    """Return log Gamma(x): compiled code has that of the C library."""
+    return math.lgamma(x)
+
+
+@cache
+def _c_library() -> Any:
+    library = ctypes.CDLL(None if os.name == "posix" else "ucrtbase")
+    library.lgamma.restype, library.lgamma.argtypes = (
+        ctypes.c_double,
+        [ctypes.c_double],
+    )
+    return library
+
+
+def interpreted_log_gamma(x: float) -> float:
+    """Return ``log_gamma`` to the last bit, where Python's own function differs."""
+    return float(_c_library().lgamma(x))
+
+
+interpret_as(log_gamma, interpreted_log_gamma)
+
+
+def log_predicted(g: Outcomes, pair: int) -> tuple[float, float]:
     """Return log Q_n of a pair's counts, and the sum of |terms| for its rounding."""
-    n, num_outcomes = pair["total"], pair["length"]
+    n, num_outcomes = g.pairs["total"][pair], g.pairs["length"][pair]
     restaurant_sum, label_sum = 0.0, 0.0
-    for e in range(pair["start"], pair["start"] + num_outcomes):
-        count = g.entries[e]["weight"]
-        restaurant_sum += math.lgamma(count)
-        label_sum += math.lgamma(count + 0.5) - LOG_GAMMA_HALF
-    restaurant_norm = math.lgamma(n + 1.0)
+    for e in range(g.pairs["start"][pair], g.pairs["start"][pair] + num_outcomes):
+        count = g.entries.weight[e]
+        restaurant_sum += log_gamma(count)
+        label_sum += log_gamma(count + 0.5) - LOG_GAMMA_HALF
+    restaurant_norm = log_gamma(n + 1.0)
     largest_log = RESTAURANT_LOG + restaurant_sum - restaurant_norm
     term_sum, scaled_sum = restaurant_sum + restaurant_norm, 1.0
     for m in range(num_outcomes, MOST_LABELS + 1):
         label_ways = 0.0  # log of m!/(m - K)!
         for factor in range(m - num_outcomes + 1, m + 1):
             label_ways += math.log(factor)
-        log_total = math.lgamma(0.5 * m + n)
+        log_total = log_gamma(0.5 * m + n)
         label_log = (
-            LABEL_LOGS[m - 1]
-            + label_ways
-            + math.lgamma(0.5 * m)
-            - log_total
-            + label_sum
+            LABEL_LOGS[m - 1] + label_ways + log_gamma(0.5 * m) - log_total + label_sum
         )
         term_sum = max(
             term_sum, abs(label_sum) + abs(log_total) + label_ways + 8.0 + num_outcomes
@@ -97,7 +120,7 @@ def long_run(cost: float, num_outcomes: int, least_probability: float) -> float:
     )
 
 
-def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
+def refresh(g: Outcomes, pair: int, rules: BoundRules) -> None:
     """Bring beta, the share and the mark of a complete support up to date.
 
     Counts only grow, so they are those of the last time where their sum and their
@@ -105,25 +128,30 @@ def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
     until a further outcome is seen, which disproves ``min_probability`` (or E
     failed): -1 from then on.
     """
-    n, num_outcomes = pair["total"], pair["length"]
-    if pair["law_total"] == n and pair["law_length"] == num_outcomes:
+    n, num_outcomes = g.pairs["total"][pair], g.pairs["length"][pair]
+    if g.pairs["law_total"][pair] == n and g.pairs["law_length"][pair] == num_outcomes:
         return
-    if pair["law_complete"] == 1 and pair["law_length"] < num_outcomes:
-        pair["law_complete"] = -1
-    if pair["law_length"] < num_outcomes:
-        pair["law_found"] = n
+    if (
+        g.pairs["law_complete"][pair] == 1
+        and g.pairs["law_length"][pair] < num_outcomes
+    ):
+        g.pairs["law_complete"][pair] = -1
+    if g.pairs["law_length"][pair] < num_outcomes:
+        g.pairs["law_found"][pair] = n
     repeats, share, beta = n - num_outcomes, 0.0, 0.0
     if repeats >= 1.0:
         log_predictive, term_sum = log_predicted(g, pair)
-        beta = pair["cost"] + LAW_COST - log_predictive
-        for e in range(pair["start"], pair["start"] + num_outcomes):
-            repeat_count = g.entries[e]["weight"] - 1.0
+        beta = g.pairs["cost"][pair] + LAW_COST - log_predictive
+        for e in range(g.pairs["start"][pair], g.pairs["start"][pair] + num_outcomes):
+            repeat_count = g.entries.weight[e] - 1.0
             if repeat_count > 0.0:
                 term = repeat_count * math.log(repeat_count / repeats)
                 beta += term
                 term_sum -= term
         relative_error = BETA_ROUNDING + 4.0 * num_outcomes * UNIT
-        beta = max(0.0, beta + relative_error * (1.0 + pair["cost"] + term_sum))
+        beta = max(
+            0.0, beta + relative_error * (1.0 + g.pairs["cost"][pair] + term_sum)
+        )
         decay = beta / repeats
         share = (
             math.exp(-decay) * (1.0 - (8.0 + decay) * UNIT) if decay < 64.0 else 0.0
@@ -131,17 +159,17 @@ def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
     least_probability = rules.min_probability
     if (
         least_probability > 0.0
-        and pair["law_complete"] == 0
+        and g.pairs["law_complete"][pair] == 0
         and (
             1.0 - share < least_probability * (1.0 - CERTAIN)
             or (num_outcomes + 1) * least_probability > 1.0 + CERTAIN
-            or n - pair["law_found"]
-            >= long_run(pair["cost"], num_outcomes, least_probability)
+            or n - g.pairs["law_found"][pair]
+            >= long_run(g.pairs["cost"][pair], num_outcomes, least_probability)
         )
     ):
-        pair["law_complete"] = 1
-    pair["law_beta"], pair["law_share"] = beta, share
-    pair["law_total"], pair["law_length"] = n, num_outcomes
+        g.pairs["law_complete"][pair] = 1
+    g.pairs["law_beta"][pair], g.pairs["law_share"][pair] = beta, share
+    g.pairs["law_total"][pair], g.pairs["law_length"][pair] = n, num_outcomes
 
 
 # --- plain --------------------------------------------------------------------

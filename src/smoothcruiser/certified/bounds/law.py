@@ -80,33 +80,33 @@ WALK_STEPS, SCAN_STEPS = 3, 16
 
 
 def outcome_value(
-    g: Outcomes, e: int, node: Any, upper: bool, rules: BoundRules
+    g: Outcomes, e: int, node: int, upper: bool, rules: BoundRules
 ) -> float:
     """r + gamma U(z), or r + gamma L(z), of entry ``e``, within [m, M] on its side."""
-    entry = g.entries[e]
-    next_node = g.nodes[entry["target"]]
+    next_node = g.entries.target[e]
     if upper:
-        value = entry["reward"] + rules.discount * next_node["upper"]
-        return float(min(value, node["q_high"]))
-    value = entry["reward"] + rules.discount * next_node["lower"]
-    return float(max(value, node["q_low"]))
+        value = g.entries.reward[e] + rules.discount * g.nodes["upper"][next_node]
+        return float(min(value, g.nodes["q_high"][node]))
+    value = g.entries.reward[e] + rules.discount * g.nodes["lower"][next_node]
+    return float(max(value, g.nodes["q_low"][node]))
 
 
-def edge(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
+def edge(g: Outcomes, pair: int, upper: bool, rules: BoundRules) -> float:
     """No outcome that can come has f above (below, for the lower side).
 
     It is M, or the largest f of a complete support. There f is r + gamma U(z) as
     computed, which is exact where r = 0 and gamma = 1; else rounding is added.
     """
-    node = g.nodes[pair["node"]]
-    range_end = node["q_high"] if upper else node["q_low"]
-    if pair["law_complete"] != 1:
+    node = g.pairs["node"][pair]
+    range_end = g.nodes["q_high"][node] if upper else g.nodes["q_low"][node]
+    if g.pairs["law_complete"][pair] != 1:
         return float(range_end)
     farthest_value, is_exact = 0.0, rules.discount == 1.0
-    for e in range(pair["start"], pair["start"] + pair["length"]):
+    start = g.pairs["start"][pair]
+    for e in range(start, start + g.pairs["length"][pair]):
         value = outcome_value(g, e, node, upper, rules)
-        is_exact = is_exact and g.entries[e]["reward"] == 0.0
-        if e == pair["start"] or (
+        is_exact = is_exact and g.entries.reward[e] == 0.0
+        if e == g.pairs["start"][pair] or (
             value > farthest_value if upper else value < farthest_value
         ):
             farthest_value = value
@@ -121,25 +121,27 @@ def edge(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
 
 
 def one_outcome(
-    g: Outcomes, pair: Any, upper: bool, base: float, rules: BoundRules
+    g: Outcomes, pair: int, upper: bool, base: float, rules: BoundRules
 ) -> float:
     """The bound where all samples were equal: nu = M is the best.
 
     nu - (nu - f) exp(-b) increases with nu. No logarithm is needed.
     """
-    if pair["law_complete"] == 1:
+    if g.pairs["law_complete"][pair] == 1:
         return base
-    value = outcome_value(g, pair["start"], g.nodes[pair["node"]], upper, rules)
+    value = outcome_value(
+        g, g.pairs["start"][pair], g.pairs["node"][pair], upper, rules
+    )
     guard = pole_guard(base, rules.scale)
     gap = (base - value if upper else value - base) - guard
     if gap <= guard:
         return base
-    gap *= pair["law_share"] * (1.0 - 8.0 * UNIT)
+    gap *= g.pairs["law_share"][pair] * (1.0 - 8.0 * UNIT)
     return float(base - gap + guard if upper else base + gap - guard)
 
 
 def at_pole(
-    g: Outcomes, pair: Any, upper: bool, base: float, offset: float, rules: BoundRules
+    g: Outcomes, pair: int, upper: bool, base: float, offset: float, rules: BoundRules
 ) -> tuple[float, float]:
     """The bound at nu = base + offset (or -), and a better offset, by Newton's step.
 
@@ -150,14 +152,17 @@ def at_pole(
     G A without the share: the step is Newton's for log S in log(offset). It is -1
     where ``offset`` is 0 and not the best.
     """
-    node = g.nodes[pair["node"]]
+    node = g.pairs["node"][pair]
     pole = base + offset if upper else base - offset
     guard = pole_guard(pole, rules.scale)
-    start, stop = pair["start"], pair["start"] + pair["length"]
-    repeats = pair["total"] - pair["length"]
+    start, stop = (
+        g.pairs["start"][pair],
+        g.pairs["start"][pair] + g.pairs["length"][pair],
+    )
+    repeats = g.pairs["total"][pair] - g.pairs["length"][pair]
     log_sum, inverse_sum, square_sum = 0.0, 0.0, 0.0
     for e in range(start, stop):
-        repeat_count = g.entries[e]["weight"] - 1.0
+        repeat_count = g.entries.weight[e] - 1.0
         if repeat_count > 0.0:
             value = outcome_value(g, e, node, upper, rules)
             gap = (pole - value if upper else value - pole) - guard
@@ -173,12 +178,15 @@ def at_pole(
         inverse_sum / repeats,
         square_sum / repeats,
     )
-    mean = math.exp(log_sum) * pair["law_share"]
+    mean = math.exp(log_sum) * g.pairs["law_share"][pair]
     mean *= 1.0 - (stop - start + 8) * LONGEST_LOG * UNIT
     bound = pole - mean + guard if upper else pole + mean - guard
     if offset == 0.0:
         return bound, 0.0 if mean * inverse_sum <= 1.0 else -1.0
-    spread, decay = log_sum + math.log(inverse_sum), pair["law_beta"] / repeats
+    spread, decay = (
+        log_sum + math.log(inverse_sum),
+        g.pairs["law_beta"][pair] / repeats,
+    )
     # of S by log(offset): not positive
     rate = offset * (inverse_sum - square_sum / inverse_sum)
     step = -LONGEST_STEP
@@ -189,25 +197,29 @@ def at_pole(
 
 
 def first_offset(
-    g: Outcomes, pair: Any, upper: bool, base: float, rules: BoundRules
+    g: Outcomes, pair: int, upper: bool, base: float, rules: BoundRules
 ) -> float:
     """A first offset: the best pole is about sigma sqrt(n'/(2 beta)) from the mean."""
-    node, repeats = g.nodes[pair["node"]], pair["total"] - pair["length"]
+    node, repeats = (
+        g.pairs["node"][pair],
+        g.pairs["total"][pair] - g.pairs["length"][pair],
+    )
     first_moment, second_moment = 0.0, 0.0
-    for e in range(pair["start"], pair["start"] + pair["length"]):
+    start = g.pairs["start"][pair]
+    for e in range(start, start + g.pairs["length"][pair]):
         base_distance = base - outcome_value(g, e, node, upper, rules)
-        repeat_share = (g.entries[e]["weight"] - 1.0) / repeats
+        repeat_share = (g.entries.weight[e] - 1.0) / repeats
         first_moment += repeat_share * base_distance
         second_moment += repeat_share * base_distance * base_distance
-    if pair["law_beta"] <= 0.0:
+    if g.pairs["law_beta"][pair] <= 0.0:
         return 0.0
     variance = max(0.0, second_moment - first_moment * first_moment)
-    best_distance = math.sqrt(variance * repeats / (2.0 * pair["law_beta"]))
+    best_distance = math.sqrt(variance * repeats / (2.0 * g.pairs["law_beta"][pair]))
     return float(max(best_distance - abs(first_moment), 0.05 * best_distance))
 
 
 def descend(
-    g: Outcomes, pair: Any, upper: bool, base: float, steps: int, rules: BoundRules
+    g: Outcomes, pair: int, upper: bool, base: float, steps: int, rules: BoundRules
 ) -> tuple[float, float]:
     """The best bound over nu that a few steps of Newton find, and its offset.
 
@@ -217,7 +229,7 @@ def descend(
     best_offset = 0.0
     if next_offset == 0.0:  # convex: no other nu is better
         return bound, best_offset
-    last_offset = pair["nu_up"] if upper else pair["nu_down"]
+    last_offset = g.pairs["nu_up"][pair] if upper else g.pairs["nu_down"][pair]
     for attempt in range(2):
         offset = last_offset
         if attempt == 1 or last_offset <= 0.0:
@@ -238,7 +250,7 @@ def descend(
 
 
 def declared_side(
-    g: Outcomes, pair: Any, upper: bool, base: float, rules: BoundRules
+    g: Outcomes, pair: int, upper: bool, base: float, rules: BoundRules
 ) -> float:
     """The bound that a declared least probability gives: each seen outcome has it.
 
@@ -246,22 +258,22 @@ def declared_side(
     the probability.
     """
     node, least_probability = (
-        g.nodes[pair["node"]],
+        g.pairs["node"][pair],
         rules.min_probability * (1.0 - CERTAIN),
     )
-    base_distance, num_outcomes = 0.0, pair["length"]
-    for e in range(pair["start"], pair["start"] + num_outcomes):
+    base_distance, num_outcomes = 0.0, g.pairs["length"][pair]
+    for e in range(g.pairs["start"][pair], g.pairs["start"][pair] + num_outcomes):
         base_distance += abs(base - outcome_value(g, e, node, upper, rules))
     guard = (num_outcomes + 4) * UNIT * (abs(base) + rules.scale)
     base_distance = max(0.0, least_probability * base_distance - guard)
     return float(base - base_distance if upper else base + base_distance)
 
 
-def spare(g: Outcomes, pair: Any, rules: BoundRules) -> float:
+def spare(g: Outcomes, pair: int, rules: BoundRules) -> float:
     """The probability that the outcomes leave over, times the span of their values."""
-    node, num_outcomes = g.nodes[pair["node"]], pair["length"]
-    smallest_value, largest_value = node["q_high"], node["q_low"]
-    for e in range(pair["start"], pair["start"] + num_outcomes):
+    node, num_outcomes = g.pairs["node"][pair], g.pairs["length"][pair]
+    smallest_value, largest_value = g.nodes["q_high"][node], g.nodes["q_low"][node]
+    for e in range(g.pairs["start"][pair], g.pairs["start"][pair] + num_outcomes):
         smallest_value = min(smallest_value, outcome_value(g, e, node, False, rules))
         largest_value = max(largest_value, outcome_value(g, e, node, True, rules))
     spare_probability = 1.0 - num_outcomes * rules.min_probability
@@ -273,7 +285,7 @@ def spare(g: Outcomes, pair: Any, rules: BoundRules) -> float:
 
 
 def law_side(
-    g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules
+    g: Outcomes, pair: int, upper: bool, tune: int, rules: BoundRules
 ) -> float:
     """The bound of the law alone, and its slope.
 
@@ -284,11 +296,11 @@ def law_side(
     gains nothing.
     """
     base = edge(g, pair, upper, rules)
-    is_complete, offset = pair["law_complete"] == 1, 0.0
-    if pair["length"] == 1:
+    is_complete, offset = g.pairs["law_complete"][pair] == 1, 0.0
+    if g.pairs["length"][pair] == 1:
         bound = one_outcome(g, pair, upper, base, rules)
     elif tune in (KEEP, EVERY):
-        offset = pair["nu_up"] if upper else pair["nu_down"]
+        offset = g.pairs["nu_up"][pair] if upper else g.pairs["nu_down"][pair]
         bound, _ = at_pole(g, pair, upper, base, offset, rules)
     else:
         num_steps = SCAN_STEPS if tune == SCAN else WALK_STEPS
@@ -301,36 +313,45 @@ def law_side(
         final_bound = (
             min(bound, declared_bound) if upper else max(bound, declared_bound)
         )
-    if tune in (KEEP, EVERY) and not (is_complete and pair["length"] == 1):
+    if tune in (KEEP, EVERY) and not (is_complete and g.pairs["length"][pair] == 1):
         return float(final_bound)
     slope = 0.0
-    if not (is_complete and pair["length"] == 1):
+    if not (is_complete and g.pairs["length"][pair] == 1):
         pole = base + offset if upper else base - offset
         other_mean = sample_mean(g, pair, not upper, rules)
         mean = sample_mean(g, pair, upper, rules)
-        node = g.nodes[pair["node"]]
-        known_share = max(
-            0.0, 1.0 - abs(mean - other_mean) / (node["q_high"] - node["q_low"])
-        )
-        seen_often = pair["total"] * rules.min_probability >= 1.0
-        if seen_often and pair["total"] >= 64.0 and not is_complete:
+        node = g.pairs["node"][pair]
+        span, known_share = g.nodes["q_high"][node] - g.nodes["q_low"][node], 0.0
+        if span > 0.0:
+            known_share = max(0.0, 1.0 - abs(mean - other_mean) / span)
+        seen_often = g.pairs["total"][pair] * rules.min_probability >= 1.0
+        if seen_often and g.pairs["total"][pair] >= 64.0 and not is_complete:
             known_share = 1.0
         pole_reach = max(abs(pole - bound), known_share * abs(pole - other_mean))
         # without the allowance for rounding
-        radius = abs(bound - mean) - 4.0 * (pair["length"] + 8) * UNIT * rules.scale
-        beta = pair["law_beta"] if pair["law_share"] > 0.0 else pair["cost"]
-        slope = max(beta * pole_reach, SLOWEST * pair["total"] * max(0.0, radius))
+        radius = (
+            abs(bound - mean)
+            - 4.0 * (g.pairs["length"][pair] + 8) * UNIT * rules.scale
+        )
+        beta = (
+            g.pairs["law_beta"][pair]
+            if g.pairs["law_share"][pair] > 0.0
+            else g.pairs["cost"][pair]
+        )
+        slope = max(
+            beta * pole_reach, SLOWEST * g.pairs["total"][pair] * max(0.0, radius)
+        )
         if is_complete:  # samples move no bound beyond the declared rest
-            slope = min(slope, pair["total"] * spare(g, pair, rules))
+            slope = min(slope, g.pairs["total"][pair] * spare(g, pair, rules))
     if upper:
-        pair["nu_up"], pair["slope_up"] = offset, slope
+        g.pairs["nu_up"][pair], g.pairs["slope_up"][pair] = offset, slope
     else:
-        pair["nu_down"], pair["slope_down"] = offset, slope
+        g.pairs["nu_down"][pair], g.pairs["slope_down"][pair] = offset, slope
     return float(final_bound)
 
 
 def tilt(
-    g: Outcomes, pair: Any, upper: bool, rules: BoundRules, weights: Floats
+    g: Outcomes, pair: int, upper: bool, rules: BoundRules, weights: Floats
 ) -> None:
     """Write by how much the law's bound moves with the value of each next state.
 
@@ -338,26 +359,31 @@ def tilt(
     the farthest value.
     """
     refresh(g, pair, rules)
-    start, stop = pair["start"], pair["start"] + pair["length"]
-    base, is_complete = edge(g, pair, upper, rules), pair["law_complete"] == 1
+    start, stop = (
+        g.pairs["start"][pair],
+        g.pairs["start"][pair] + g.pairs["length"][pair],
+    )
+    base, is_complete = edge(g, pair, upper, rules), g.pairs["law_complete"][pair] == 1
     if stop - start == 1:
-        weights[start] = rules.discount * (1.0 if is_complete else pair["law_share"])
+        weights[start] = rules.discount * (
+            1.0 if is_complete else g.pairs["law_share"][pair]
+        )
         return
     bound, offset = descend(g, pair, upper, base, WALK_STEPS, rules)
     if upper:
-        pair["nu_up"] = offset
+        g.pairs["nu_up"][pair] = offset
     else:
-        pair["nu_down"] = offset
+        g.pairs["nu_down"][pair] = offset
     pole = base + offset if upper else base - offset
-    node, far_entry, weight_left = g.nodes[pair["node"]], start, 1.0
+    node, far_entry, weight_left = g.pairs["node"][pair], start, 1.0
     farthest_value = outcome_value(g, start, node, upper, rules)
     for e in range(start, stop):
         value = outcome_value(g, e, node, upper, rules)
         if value > farthest_value if upper else value < farthest_value:
             far_entry, farthest_value = e, value
         gap = abs(pole - value)
-        repeat_share = (g.entries[e]["weight"] - 1.0) / max(
-            1.0, pair["total"] - stop + start
+        repeat_share = (g.entries.weight[e] - 1.0) / max(
+            1.0, g.pairs["total"][pair] - stop + start
         )
         entry_share = (
             min(weight_left, repeat_share * abs(pole - bound) / gap)
@@ -371,17 +397,17 @@ def tilt(
 
 
 def bets_side(
-    g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules
+    g: Outcomes, pair: int, upper: bool, tune: int, rules: BoundRules
 ) -> float:
     """The bound of ``betting`` with its part of the pair's share, and its slope."""
-    pair_cost_before = pair["cost"]
-    pair["cost"] = pair_cost_before + BETS_COST + rules.union
+    pair_cost_before = g.pairs["cost"][pair]
+    g.pairs["cost"][pair] = pair_cost_before + BETS_COST + rules.union
     bound = betting_side(g, pair, upper, tune, rules)
-    pair["cost"] = pair_cost_before
+    g.pairs["cost"][pair] = pair_cost_before
     return float(bound)
 
 
-def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
+def side(g: Outcomes, pair: int, upper: bool, tune: int, rules: BoundRules) -> float:
     """Return the better of the law's bound and that of bets, and write its slope.
 
     A pair with many entries may hold rewards rounded at random, which are no outcomes
@@ -390,10 +416,10 @@ def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> f
     both wherever it may: the price rests on the bets. EVERY makes no bets, which are
     about V alone; where rewards may be rounded, nothing is left but [m, M].
     """
-    is_declared, num_outcomes = rules.min_probability > 0.0, pair["length"]
+    is_declared, num_outcomes = rules.min_probability > 0.0, g.pairs["length"][pair]
     if tune == EVERY and not is_declared and num_outcomes >= MANY_OUTCOMES:
-        node = g.nodes[pair["node"]]
-        return float(node["q_high"] if upper else node["q_low"])
+        node = g.pairs["node"][pair]
+        return float(g.nodes["q_high"][node] if upper else g.nodes["q_low"][node])
     if tune != EVERY and not is_declared and num_outcomes > LAW_OUTCOMES:
         return bets_side(g, pair, upper, tune, rules)
     refresh(g, pair, rules)
@@ -401,14 +427,14 @@ def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> f
     if is_declared or tune == EVERY or (has_few and tune != SCAN):
         return law_side(g, pair, upper, tune, rules)
     bets_bound = bets_side(g, pair, upper, tune, rules)
-    bets_slope = pair["slope_up"] if upper else pair["slope_down"]
+    bets_slope = g.pairs["slope_up"][pair] if upper else g.pairs["slope_down"][pair]
     bound = law_side(g, pair, upper, tune, rules)
     if bets_bound < bound if upper else bets_bound > bound:
         bound = bets_bound
         if upper:
-            pair["slope_up"] = bets_slope
+            g.pairs["slope_up"][pair] = bets_slope
         else:
-            pair["slope_down"] = bets_slope
+            g.pairs["slope_down"][pair] = bets_slope
     return float(bound)
 
 

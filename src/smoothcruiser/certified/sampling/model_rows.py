@@ -174,9 +174,8 @@ class RowReader(Sampler):
             if time.perf_counter() > max(earliest_end, limits.deadline):
                 break
             pair_row = g.pairs[pair]
-            pair_entries = g.entries[
-                pair_row["start"] : pair_row["start"] + pair_row["length"]
-            ]
+            row_end = pair_row["start"] + pair_row["length"]
+            entered = g.entries.at(slice(pair_row["start"], row_end))
             (node,), (action,) = self._places(pair[None])
             row = self._row(int(pair), node, action)
             if (row is None) != (pair_row["cost"] > 0.0):
@@ -187,7 +186,8 @@ class RowReader(Sampler):
                 merged_row = _merge_outcomes(row, self._one_by_one(row, node))
             except MemoryFull:  # it names states that it did not name before
                 merged_row = [], [], []
-            entered_row = pair_entries[["target", "reward", "weight"]].tolist()
+            columns = (entered.target, entered.reward, entered.weight)
+            entered_row = list(zip(*(c.tolist() for c in columns), strict=True))
             if not same_rows(entered_row, list(zip(*merged_row, strict=True))):
                 raise answered_again(self.memory.states[node], action)
         return len(self._called_at)

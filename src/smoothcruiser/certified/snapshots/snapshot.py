@@ -21,7 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.certified.graph import END, ENTRIES, ENTRY, NODE, free_slots
+from smoothcruiser.certified.graph import (
+    END,
+    ENTRIES,
+    ENTRY,
+    NODE,
+    Entries,
+    free_entries,
+    free_slots,
+)
 from smoothcruiser.certified.query_limits import make_limits
 from smoothcruiser.certified.query_progress import QueryProgress
 from smoothcruiser.certified.sample_batches import Batch
@@ -72,7 +80,7 @@ def to_bytes(search: SearchState) -> bytes:
     sections: dict[str, Any] = {
         "nodes": graph.nodes[:num_nodes],
         "pairs": pairs,
-        "entries": graph.entries[live_places],
+        "entries": graph.entries.at(live_places).records(),
         "words": sampler.words[:num_pairs],
         "order": search.region.listed_nodes,
         **search.region.sections(),
@@ -321,7 +329,7 @@ def _restore(search: SearchState, data: bytes) -> None:
         search.region,
     )
     require(sampler.gives_nodes is header["resolved"], "its step was of another kind")
-    memory.repack(2 * len(memory.graph.entries), region.loops)
+    memory.repack(2 * memory.graph.entries.size, region.loops)
     region.loops.rehash(memory.graph)
     soundness.check_order(memory, order)
     region.order, region.count = order.copy(), len(order)
@@ -398,8 +406,9 @@ def _fill_graph(memory: Memory, nodes: Any, pairs: Any, entries: Any) -> None:
     graph.nodes[: len(nodes)], graph.pairs[: len(pairs)] = nodes, pairs
     lengths = pairs["length"].astype(np.int64)
     graph.pairs["start"][: len(pairs)] = np.cumsum(lengths) - lengths
-    entry_pool = np.zeros(max(len(entries), 1024), ENTRY)
-    entry_pool[: len(entries)] = entries
+    entry_pool = free_entries(max(len(entries), 1024))
+    for name, column in zip(Entries._fields, entry_pool, strict=True):
+        column[: len(entries)] = entries[name]
     # rows of a known model have the total 1 and are never looked up
     num_hashed = int(lengths[(lengths > SHORT_SCAN) & (pairs["total"] > 1.0)].sum())
     num_slots = 1024

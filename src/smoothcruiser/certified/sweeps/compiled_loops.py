@@ -29,11 +29,16 @@ from smoothcruiser.certified.sweeps import sweeps_kernel as changes_kernel
 from smoothcruiser.certified.sweeps import sweeps_kernel as solving_kernel
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compile_function, source_fingerprint
+from smoothcruiser.jit.forms import KernelFamily
 from smoothcruiser.jit.oracle import first_line
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.operator_functions import parts_of
 
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
+
+
+# about the CPU seconds of compiling the loops of a discounted problem
+CERTIFIED = KernelFamily(compiling=14.0)
 
 
 class Loops(NamedTuple):
@@ -62,14 +67,14 @@ def make_loops(operator: Operator, bound: Bound) -> Loops:
 
     The compiled ones are shared by all problems with built-in operators.
     """
-    operator_parts = parts_of(operator)
-    try:
-        base_loops, bound_side = _builtin(bound), compile_function(bound.side)
-    except Exception as error:  # ``side`` is no function that can be rebuilt
-        raise not_compiled(bound, error) from error
+    operator_parts, base_loops = parts_of(operator), _builtin(bound)
     if operator_parts is None:
         return base_loops
     if operator_parts.compiled:
+        try:
+            bound_side = compile_function(bound.side)
+        except Exception as error:  # ``side`` is no function that can be rebuilt
+            raise not_compiled(bound, error) from error
         return base_loops._replace(
             sweep=compile_function(
                 changes_kernel.sweep,
@@ -145,10 +150,10 @@ def make_counted_loops(operator: Operator) -> CountedLoops:
     if operator_parts is not None and not operator_parts.compiled:
         plain_loops = [rebound(function, new_globals) for function in COUNTED]
         return CountedLoops(*plain_loops)._replace(price=PYTHON_PRICE)
-    compiled_loops = [
-        compile_function(function, nogil=True, **new_globals) for function in COUNTED
+    loops = [
+        CERTIFIED.kernel(function, nogil=True, **new_globals) for function in COUNTED
     ]
-    return CountedLoops(*compiled_loops)
+    return CountedLoops(*loops)
 
 
 COUNTED = (
@@ -187,11 +192,10 @@ class PooledLoops(NamedTuple):
 @cache
 def make_pooled_loops() -> PooledLoops:
     """Return the loops; the operator is a built-in one."""
-    loop_names = PooledLoops._fields
     return PooledLoops(
         *(
-            compile_function(getattr(pooled_kernel, loop_name), nogil=True)
-            for loop_name in loop_names
+            CERTIFIED.kernel(getattr(pooled_kernel, loop_name), nogil=True)
+            for loop_name in PooledLoops._fields
         )
     )
 
@@ -199,23 +203,14 @@ def make_pooled_loops() -> PooledLoops:
 @cache
 def make_closing_loops(bound: Bound) -> ClosingLoops:
     """Return the loops for ``bound``; the operator is plain max."""
-    compile_options = {
-        "nogil": True,
-        "salt": _mark(bound),
-        "BOUND": compile_function(bound.side),
-    }
+    kernel, side_options = CERTIFIED.kernel, _side_options(bound)
+    tilt_options = _side_options(bound, with_tilt=True)
     return ClosingLoops(
-        push=compile_function(inductive_kernel.push, **compile_options),
-        straighten=compile_function(
-            solving_kernel.straighten,
-            TILT=compile_function(bound.tilt),
-            **compile_options,
-        ),
-        follow=compile_function(solving_kernel.follow, nogil=True),
-        climb=compile_function(inductive_kernel.climb, **compile_options),
-        is_inductive=compile_function(
-            inductive_kernel.is_inductive, **compile_options
-        ),
+        push=kernel(inductive_kernel.push, nogil=True, **side_options),
+        straighten=kernel(solving_kernel.straighten, nogil=True, **tilt_options),
+        follow=kernel(solving_kernel.follow, nogil=True),
+        climb=kernel(inductive_kernel.climb, nogil=True, **side_options),
+        is_inductive=kernel(inductive_kernel.is_inductive, nogil=True, **side_options),
     )
 
 
@@ -230,35 +225,40 @@ def _mark(bound: Bound) -> str | None:
 
 @cache
 def _builtin_layers(bound: Bound) -> LayerLoops:
-    compile_options = {
-        "nogil": True,
-        "salt": _mark(bound),
-        "BOUND": compile_function(bound.side),
-    }
+    kernel, side_options = CERTIFIED.kernel, _side_options(bound)
     return LayerLoops(
-        list_layers=compile_function(layers_kernel.list_layers, nogil=True),
-        sweep=compile_function(layers_kernel.sweep_layers, **compile_options),
-        flow=compile_function(layers_kernel.flow_layers, **compile_options),
-        show=compile_function(layers_kernel.show_stage, **compile_options),
+        list_layers=kernel(layers_kernel.list_layers, nogil=True),
+        sweep=kernel(layers_kernel.sweep_layers, nogil=True, **side_options),
+        flow=kernel(layers_kernel.flow_layers, nogil=True, **side_options),
+        show=kernel(layers_kernel.show_stage, nogil=True, **side_options),
     )
 
 
 @cache
 def _builtin(bound: Bound) -> Loops:
+    kernel = CERTIFIED.kernel
     return Loops(
-        record=compile_function(memory_kernel.record, nogil=True),
-        rehash=compile_function(memory_kernel.rehash),
-        repack=compile_function(memory_kernel.repack),
-        sweep=compile_function(
-            changes_kernel.sweep,
-            nogil=True,
-            salt=_mark(bound),
-            BOUND=compile_function(bound.side),
-        ),
-        spread=compile_function(steering_kernel.spread, nogil=True),
-        reach=compile_function(steering_kernel.reach, nogil=True),
-        allocate=compile_function(steering_kernel.allocate, nogil=True),
+        record=kernel(memory_kernel.record, nogil=True),
+        rehash=kernel(memory_kernel.rehash),
+        repack=kernel(memory_kernel.repack),
+        sweep=kernel(changes_kernel.sweep, nogil=True, **_side_options(bound)),
+        spread=kernel(steering_kernel.spread, nogil=True),
+        reach=kernel(steering_kernel.reach, nogil=True),
+        allocate=kernel(steering_kernel.allocate, nogil=True),
     )
+
+
+def _side_options(bound: Bound, *, with_tilt: bool = False) -> dict[str, Any]:
+    """The bound's functions in a loop; those of another package are always compiled."""
+    parts: dict[str, Any] = {"BOUND": bound.side}
+    if with_tilt:
+        parts["TILT"] = bound.tilt
+    if isinstance(bound.side, types.FunctionType) and _is_ours(bound.side):
+        return {"salt": _mark(bound), "parts": parts}
+    try:
+        return {name: compile_function(part) for name, part in parts.items()}
+    except Exception as error:  # ``side`` is no function that can be rebuilt
+        raise not_compiled(bound, error) from error
 
 
 def _is_ours(function: Any) -> bool:

@@ -90,74 +90,67 @@ def fill_unsampled(size: int, sampled: int, total: float, q: Any) -> None:
 
 def close_node(g: Graph, i: int, rules: SweepRules) -> float:
     """F of the action values in ``rules.q``."""
-    node = g.nodes[i]
-    size, sign = node["size"], node["sign"]
+    size, sign = g.nodes["size"][i], g.nodes["sign"][i]
     for a in range(size):
         rules.out[a] = sign * rules.q[a]
-        rules.w[a] = rules.priors[g.pairs[node["first"] + a]["action"]]
+        rules.w[a] = rules.priors[g.pairs["action"][g.nodes["first"][i] + a]]
     value = builtin_value(
         rules.operator, rules.out[:size], rules.w[:size], rules.temperature
     )
     return float(sign * value)
 
 
-def frontier_value(node: Any, frontier: float, claimed: bool) -> float:
+def frontier_value(nodes: Any, node: int, frontier: float, claimed: bool) -> float:
     """The value of a node without samples."""
-    value = 0.5 * (node["lower"] + node["upper"]) if claimed else frontier
-    return inside(value, node["lower"], node["upper"])
+    low, high = nodes["lower"][node], nodes["upper"][node]
+    return inside(0.5 * (low + high) if claimed else frontier, low, high)
 
 
-def pair_mean(
-    nodes: Any,
-    entries: Any,
-    pair: Any,
-    value: Floats,
-    frontier: float,
-    claimed: bool,
-    discount: float,
-) -> float:
+def pair_mean(g: Graph, pair: int, guesses: Guesses, discount: float) -> float:
     """The mean of r + gamma v(z) over a pair's samples."""
-    weighted_sum = 0.0
-    for e in range(pair["start"], pair["start"] + pair["length"]):
-        entry = entries[e]
-        next_value = value[entry["target"]]
+    reward, weight, target = g.entries
+    value, weighted_sum = guesses.value, 0.0
+    start = g.pairs["start"][pair]
+    for e in range(start, start + g.pairs["length"][pair]):
+        next_value = value[target[e]]
         if math.isnan(next_value):
-            next_value = frontier_value(nodes[entry["target"]], frontier, claimed)
-        weighted_sum += entry["weight"] * (entry["reward"] + discount * next_value)
-    return float(weighted_sum / pair["total"])
+            next_value = frontier_value(
+                g.nodes, target[e], guesses.frontier[0], guesses.claimed
+            )
+        weighted_sum += weight[e] * (reward[e] + discount * next_value)
+    return float(weighted_sum / g.pairs["total"][pair])
 
 
 def node_means(g: Graph, i: int, guesses: Guesses, rules: SweepRules) -> int:
     """Write the action values of a node to ``rules.q``; return how many are sampled."""
-    nodes, pairs, entries = g.nodes, g.pairs, g.entries
-    value, q, discount = guesses.value, rules.q, rules.bound.discount
-    frontier, claimed = guesses.frontier[0], guesses.claimed
-    first_pair, size = nodes[i]["first"], nodes[i]["size"]
+    nodes, pairs, q, discount = g.nodes, g.pairs, rules.q, rules.bound.discount
+    pair, size = nodes["first"][i], nodes["size"][i]
     num_sampled, q_sum = 0, 0.0
     for a in range(size):
-        pair = pairs[first_pair + a]
         q[a] = math.nan
-        if pair["total"] > 0.0:
-            mean = pair_mean(nodes, entries, pair, value, frontier, claimed, discount)
-            q[a] = inside(mean, pair["q_lower"], pair["q_upper"])
+        if pairs["total"][pair] > 0.0:
+            mean = pair_mean(g, pair, guesses, discount)
+            q[a] = inside(mean, pairs["q_lower"][pair], pairs["q_upper"][pair])
             num_sampled += 1
             q_sum += q[a]
+        pair += 1
     fill_unsampled(size, num_sampled, q_sum, q)
     return num_sampled
 
 
 def best_slope(g: Graph, i: int, slope: Floats, rules: SweepRules) -> float:
     """The change of the node's value per unit of shift that it has not yet seen."""
-    pairs, entries, node = g.pairs, g.entries, g.nodes[i]
+    pairs, entries = g.pairs, g.entries
     best_action, best_q = -1, -math.inf
-    for a in range(node["size"]):
-        q = node["sign"] * rules.q[a]
-        if pairs[node["first"] + a]["total"] > 0.0 and q > best_q:
+    for a in range(g.nodes["size"][i]):
+        q = g.nodes["sign"][i] * rules.q[a]
+        if pairs["total"][g.nodes["first"][i] + a] > 0.0 and q > best_q:
             best_action, best_q = a, q
-    pair, weighted_slope = pairs[node["first"] + best_action], 0.0
-    for e in range(pair["start"], pair["start"] + pair["length"]):
-        weighted_slope += entries[e]["weight"] * slope[entries[e]["target"]]
-    return float(rules.bound.discount * weighted_slope / pair["total"])
+    pair, weighted_slope = g.nodes["first"][i] + best_action, 0.0
+    start = pairs["start"][pair]
+    for e in range(start, start + pairs["length"][pair]):
+        weighted_slope += entries.weight[e] * slope[entries.target[e]]
+    return float(rules.bound.discount * weighted_slope / pairs["total"][pair])
 
 
 def pass_nodes(
@@ -169,18 +162,19 @@ def pass_nodes(
     the changes would have been 0.
     """
     value, slope = guesses.value, guesses.slope
-    slope[:] = 1.0
+    for i in range(1, len(slope)):
+        slope[i] = 1.0
     slope[0] = 0.0  # the end
     largest_change, drift, rigid = 0.0, 0.0, 0.0
     for k in range(count - 1, -1, -1):
         i = order[k]
-        node, value_before = g.nodes[i], value[i]
-        new_value = frontier_value(node, guesses.frontier[0], guesses.claimed)
+        value_before = value[i]
+        new_value = frontier_value(g.nodes, i, guesses.frontier[0], guesses.claimed)
         if math.isnan(value_before):
             value_before = new_value
         if node_means(g, i, guesses, rules) > 0:
             solved_value = close_node(g, i, rules)
-            new_value = inside(solved_value, node["lower"], node["upper"])
+            new_value = inside(solved_value, g.nodes["lower"][i], g.nodes["upper"][i])
             slope[i] = (
                 best_slope(g, i, slope, rules) if new_value == solved_value else 0.0
             )
@@ -201,11 +195,11 @@ def shift_nodes(
     value, slope, value_sum, num_sampled = guesses.value, guesses.slope, 0.0, 0
     for k in range(count):
         i = order[k]
-        node = g.nodes[i]
         shifted_value = value[i] + shift * slope[i]
-        value[i] = inside(shifted_value, node["lower"], node["upper"])
-        for p in range(node["first"], node["first"] + node["size"]):
-            if g.pairs[p]["total"] > 0.0:
+        value[i] = inside(shifted_value, g.nodes["lower"][i], g.nodes["upper"][i])
+        first_pair = g.nodes["first"][i]
+        for p in range(first_pair, first_pair + g.nodes["size"][i]):
+            if g.pairs["total"][p] > 0.0:
                 value_sum += value[i]
                 num_sampled += 1
                 break
@@ -250,8 +244,8 @@ def show_nodes(
     """Write the action values of the first ``count`` nodes, by pair."""
     for i in range(1, count):
         sampled[i] = node_means(g, i, guesses, rules)
-        for a in range(g.nodes[i]["size"]):
-            q[g.nodes[i]["first"] + a] = rules.q[a]
+        for a in range(g.nodes["size"][i]):
+            q[g.nodes["first"][i] + a] = rules.q[a]
 
 
 def annuity(discount: float, steps: float) -> float:
@@ -265,7 +259,7 @@ def mark_layer(layers: Layers, d: int, steps: Steps) -> None:
     """Write the places of a layer's stages, which ``unload`` takes back."""
     if d < steps.horizon and d < len(layers.counts):
         for i in range(layers.starts[d], layers.starts[d + 1]):
-            steps.place[layers.stages[i]["node"]] = i + 1
+            steps.place[layers.stages["node"][i]] = i + 1
 
 
 def forget_layer(layers: Layers, d: int, steps: Steps) -> None:
@@ -278,28 +272,28 @@ def stage_means(
     g: Graph, i: int, d: int, guesses: Guesses, steps: Steps, rules: SweepRules
 ) -> int:
     """Write the action values of node i in layer d, with the next layer marked."""
-    node, discount = g.nodes[i], rules.bound.discount
+    discount = rules.bound.discount
     num_sampled, q_sum = 0, 0.0
-    for a in range(node["size"]):
-        pair = g.pairs[node["first"] + a]
+    for a in range(g.nodes["size"][i]):
+        pair = g.nodes["first"][i] + a
         rules.q[a] = math.nan
-        if is_usable(g, node["first"] + a, d, steps):
+        if is_usable(g, g.nodes["first"][i] + a, d, steps):
             weighted_sum = 0.0
-            for e in range(pair["start"], pair["start"] + pair["length"]):
-                entry = g.entries[e]
+            start = g.pairs["start"][pair]
+            for e in range(start, start + g.pairs["length"][pair]):
                 next_value = 0.0
-                if d + 1 < steps.horizon and g.nodes[entry["target"]]["size"] > 0:
-                    place_number = steps.place[entry["target"]]
+                if d + 1 < steps.horizon and g.nodes["size"][g.entries.target[e]] > 0:
+                    place_number = steps.place[g.entries.target[e]]
                     next_value = guesses.frontier[d + 1]
                     if place_number > 0:
                         next_value = guesses.value[place_number - 1]
-                weighted_sum += entry["weight"] * (
-                    entry["reward"] + discount * next_value
+                weighted_sum += g.entries.weight[e] * (
+                    g.entries.reward[e] + discount * next_value
                 )
-            rules.q[a] = weighted_sum / pair["total"]
+            rules.q[a] = weighted_sum / g.pairs["total"][pair]
             num_sampled += 1
             q_sum += rules.q[a]
-    fill_unsampled(node["size"], num_sampled, q_sum, rules.q)
+    fill_unsampled(g.nodes["size"][i], num_sampled, q_sum, rules.q)
     return num_sampled
 
 
@@ -323,15 +317,17 @@ def solve_layers(
         value_sum, num_sampled = 0.0, 0
         mark_layer(layers, d + 1, steps)
         for k in range(first_stage, end_stage):
-            stage, actions_sampled = layers.stages[k], 0
+            actions_sampled = 0
             if not is_rim:
                 actions_sampled = stage_means(
-                    g, stage["node"], d, guesses, steps, rules
+                    g, layers.stages["node"][k], d, guesses, steps, rules
                 )
             guesses.value[k] = math.nan
             if actions_sampled > 0:
-                value = close_node(g, stage["node"], rules)
-                value = inside(value, stage["lower"], stage["upper"])
+                value = close_node(g, layers.stages["node"][k], rules)
+                value = inside(
+                    value, layers.stages["lower"][k], layers.stages["upper"][k]
+                )
                 guesses.value[k] = value
                 value_sum += value
                 num_sampled += 1
@@ -339,12 +335,15 @@ def solve_layers(
         if num_sampled > 0:
             guesses.frontier[d] = value_sum / num_sampled
         for k in range(first_stage, end_stage):
-            stage = layers.stages[k]
             if math.isnan(guesses.value[k]):
                 value = guesses.frontier[d]
                 if guesses.claimed:
-                    value = 0.5 * (stage["lower"] + stage["upper"])
-                guesses.value[k] = inside(value, stage["lower"], stage["upper"])
+                    value = 0.5 * (
+                        layers.stages["lower"][k] + layers.stages["upper"][k]
+                    )
+                guesses.value[k] = inside(
+                    value, layers.stages["lower"][k], layers.stages["upper"][k]
+                )
 
 
 def show_means(
@@ -360,7 +359,7 @@ def show_means(
     if d + 1 < steps.horizon and d == len(layers.counts) - 1:
         return 0
     mark_layer(layers, d + 1, steps)
-    num_sampled = stage_means(g, layers.stages[at]["node"], d, guesses, steps, rules)
+    num_sampled = stage_means(g, layers.stages["node"][at], d, guesses, steps, rules)
     forget_layer(layers, d + 1, steps)
     return num_sampled
 
@@ -444,16 +443,14 @@ class Influence(NamedTuple):
 
 def face_mover(g: Graph, i: int, rules: Any) -> None:
     """Turn the action values in ``rules.q`` to the mover's side, with its priors."""
-    node = g.nodes[i]
-    for a in range(node["size"]):
-        rules.w[a] = rules.priors[g.pairs[node["first"] + a]["action"]]
-        rules.q[a] *= node["sign"]
+    for a in range(g.nodes["size"][i]):
+        rules.w[a] = rules.priors[g.pairs["action"][g.nodes["first"][i] + a]]
+        rules.q[a] *= g.nodes["sign"][i]
 
 
 def set_shares(g: Graph, i: int, sampled: int, policy: Floats, rules: Any) -> None:
     """Write the policy at the action values in ``rules.q``, which face the mover then."""
-    node = g.nodes[i]
-    size, first_pair = node["size"], node["first"]
+    size, first_pair = g.nodes["size"][i], g.nodes["first"][i]
     face_mover(g, i, rules)
     if sampled == 0:
         for a in range(size):
@@ -463,22 +460,23 @@ def set_shares(g: Graph, i: int, sampled: int, policy: Floats, rules: Any) -> No
 
 
 def add_spread(
-    influence: Influence, p: int, flow: float, pair: Any, first: float, second: float
+    g: Graph, influence: Influence, p: int, flow: float, first: float, second: float
 ) -> float:
     """Add a pair's deviation, from the sums of x and of x**2 over its samples.
 
     Returns the usual error of its action value.
     """
-    mean = first / pair["total"]
+    n = g.pairs["total"][p]
+    mean = first / n
     if flow > 0.0:
         influence.weight[p] += flow
-    if pair["cost"] == 0.0 or pair["total"] <= 1.5:
+    if g.pairs["cost"][p] == 0.0 or n <= 1.5:
         return 0.0
-    square = max(0.0, second / pair["total"] - mean * mean)
-    deviation = math.sqrt(square * pair["total"] / (pair["total"] - 1.0))
+    square = max(0.0, second / n - mean * mean)
+    deviation = math.sqrt(square * n / (n - 1.0))
     if flow > 0.0:
         influence.spread[p] += flow * deviation
-    return deviation / math.sqrt(pair["total"])
+    return deviation / math.sqrt(n)
 
 
 def spread_nodes(
@@ -500,21 +498,24 @@ def spread_nodes(
     for _ in range(passes):
         for k in range(count):
             i = order[k]
-            flow, node = residual[i], g.nodes[i]
+            flow = residual[i]
             if flow <= 0.0:
                 continue
             residual[i] = 0.0
             mass[i] += flow
             total_visits += flow
-            for p in range(node["first"], node["first"] + node["size"]):
-                pair = g.pairs[p]
-                if pair["total"] == 0.0 or influence.policy[p] == 0.0:
+            first_pair = g.nodes["first"][i]
+            for p in range(first_pair, first_pair + g.nodes["size"][i]):
+                if g.pairs["total"][p] == 0.0 or influence.policy[p] == 0.0:
                     continue
-                flow_share = flow * discount * influence.policy[p] / pair["total"]
-                for e in range(pair["start"], pair["start"] + pair["length"]):
-                    target = g.entries[e]["target"]
-                    if g.nodes[target]["size"] > 0:
-                        residual[target] += flow_share * g.entries[e]["weight"]
+                flow_share = (
+                    flow * discount * influence.policy[p] / g.pairs["total"][p]
+                )
+                start = g.pairs["start"][p]
+                for e in range(start, start + g.pairs["length"][p]):
+                    target = g.entries.target[e]
+                    if g.nodes["size"][target] > 0:
+                        residual[target] += flow_share * g.entries.weight[e]
         mass_left = 0.0
         for k in range(count):
             mass_left += residual[order[k]]
@@ -522,32 +523,31 @@ def spread_nodes(
             break
     for k in range(count):
         i, has_unsampled = order[k], False
-        node = g.nodes[i]
         if mass[i] <= 0.0:
             continue
-        for p in range(node["first"], node["first"] + node["size"]):
-            pair = g.pairs[p]
-            influence.noise[p - node["first"]] = 0.0
-            if pair["total"] == 0.0:
+        first_pair = g.nodes["first"][i]
+        for p in range(first_pair, first_pair + g.nodes["size"][i]):
+            influence.noise[p - first_pair] = 0.0
+            if g.pairs["total"][p] == 0.0:
                 has_unsampled = True
                 continue
             flow = mass[i] * influence.policy[p]
             value_sum, square_sum = 0.0, 0.0
-            for e in range(pair["start"], pair["start"] + pair["length"]):
-                entry = g.entries[e]
-                next_value = guesses.value[entry["target"]]
+            start = g.pairs["start"][p]
+            for e in range(start, start + g.pairs["length"][p]):
+                next_value = guesses.value[g.entries.target[e]]
                 if math.isnan(next_value):
                     next_value = guesses.frontier[0]
-                outcome_value = entry["reward"] + discount * next_value
-                value_sum += entry["weight"] * outcome_value
-                square_sum += entry["weight"] * outcome_value * outcome_value
-            usual_error = add_spread(influence, p, flow, pair, value_sum, square_sum)
-            influence.noise[p - node["first"]] = usual_error
+                outcome_value = g.entries.reward[e] + discount * next_value
+                value_sum += g.entries.weight[e] * outcome_value
+                square_sum += g.entries.weight[e] * outcome_value * outcome_value
+            usual_error = add_spread(g, influence, p, flow, value_sum, square_sum)
+            influence.noise[p - first_pair] = usual_error
         if has_unsampled:
             influence.lost[0] += mass[i]
         if node_means(g, i, guesses, rules) > 0:
             face_mover(g, i, rules)
-            choice_added = choice_excess(influence.noise, node["size"], rules)
+            choice_added = choice_excess(influence.noise, g.nodes["size"][i], rules)
             influence.excess[0] += mass[i] * choice_added
 
 
@@ -570,35 +570,35 @@ def spread_layers(
         for k in range(layers.starts[d], layers.starts[d + 1]):
             if mass[k] <= 0.0:
                 continue
-            i = layers.stages[k]["node"]
-            num_sampled, node = 0, g.nodes[i]
+            i = layers.stages["node"][k]
+            num_sampled = 0
             if not is_rim:
                 num_sampled = stage_means(g, i, d, guesses, steps, rules)
-            if num_sampled < node["size"]:
+            if num_sampled < g.nodes["size"][i]:
                 influence.lost[0] += mass[k]
             if num_sampled == 0:
                 continue
             set_shares(g, i, num_sampled, influence.policy, rules)
-            for p in range(node["first"], node["first"] + node["size"]):
-                flow, pair = mass[k] * influence.policy[p], g.pairs[p]
-                influence.noise[p - node["first"]] = 0.0
+            first_pair = g.nodes["first"][i]
+            for p in range(first_pair, first_pair + g.nodes["size"][i]):
+                flow = mass[k] * influence.policy[p]
+                influence.noise[p - first_pair] = 0.0
                 if not is_usable(g, p, d, steps):
                     continue
                 value_sum, square_sum = 0.0, 0.0
-                for e in range(pair["start"], pair["start"] + pair["length"]):
-                    entry, next_value = g.entries[e], 0.0
-                    place_number = steps.place[entry["target"]]
+                start = g.pairs["start"][p]
+                for e in range(start, start + g.pairs["length"][p]):
+                    next_value = 0.0
+                    place_number = steps.place[g.entries.target[e]]
                     if d + 1 < steps.horizon and place_number > 0:
                         next_value = guesses.value[place_number - 1]
-                        entry_share = entry["weight"] / pair["total"]
+                        entry_share = g.entries.weight[e] / g.pairs["total"][p]
                         mass[place_number - 1] += flow * discount * entry_share
-                    outcome_value = entry["reward"] + discount * next_value
-                    value_sum += entry["weight"] * outcome_value
-                    square_sum += entry["weight"] * outcome_value * outcome_value
-                usual_error = add_spread(
-                    influence, p, flow, pair, value_sum, square_sum
-                )
-                influence.noise[p - node["first"]] = usual_error
-            choice_added = choice_excess(influence.noise, node["size"], rules)
+                    outcome_value = g.entries.reward[e] + discount * next_value
+                    value_sum += g.entries.weight[e] * outcome_value
+                    square_sum += g.entries.weight[e] * outcome_value * outcome_value
+                usual_error = add_spread(g, influence, p, flow, value_sum, square_sum)
+                influence.noise[p - first_pair] = usual_error
+            choice_added = choice_excess(influence.noise, g.nodes["size"][i], rules)
             influence.excess[0] += mass[k] * choice_added
         forget_layer(layers, d + 1, steps)

@@ -18,7 +18,13 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import SCAN, WALK, Bound
-from smoothcruiser.certified.graph import STAGE, Layers, empty_graph, free_slots
+from smoothcruiser.certified.graph import (
+    STAGE,
+    Entries,
+    Layers,
+    empty_graph,
+    free_slots,
+)
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.sweeps.compiled_loops import (
     make_layer_loops,
@@ -307,7 +313,9 @@ class LayeredRegion(Region):
         # a memory of its own, of which only the arrays are read
         region_copy.memory = copy(self.memory)
         region_copy.memory.graph = g._replace(
-            nodes=g.nodes.copy(), pairs=g.pairs.copy(), entries=g.entries.copy()
+            nodes=g.nodes.copy(),
+            pairs=g.pairs.copy(),
+            entries=Entries(*(column.copy() for column in g.entries)),
         )
         region_copy.layers = Layers(*(array.copy() for array in self.layers))
         region_copy.stage_places = np.zeros_like(self.stage_places)

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from smoothcruiser.certified.bounds.base import EVERY, KEEP, UNIT, Outcomes
 from smoothcruiser.certified.graph import Graph, Layers
-from smoothcruiser.certified.sweeps.steering_kernel import gain, set_policy
+from smoothcruiser.certified.sweeps.steering_kernel import pair_gain, set_policy
 from smoothcruiser.certified.sweeps.sweeps_kernel import (
     BOUND,
     SweepRules,
@@ -58,19 +58,18 @@ class Steps(NamedTuple):
     claims: Any  # (N, 2): the user's bounds on V; (0, 2) without them
 
 
-def start_stage(g: Graph, stage: Any, d: int, steps: Steps) -> None:
+def start_stage(g: Graph, stages: Any, stage: int, d: int, steps: Steps) -> None:
     """Write the bounds that a stage has before the first sample."""
-    node = g.nodes[stage["node"]]
-    box = steps.boxes[d, 0 if node["sign"] > 0.0 else 1]
-    stage["lower"], stage["upper"] = box[V_LOW], box[V_HIGH]
+    node, lowers, uppers = stages["node"][stage], stages["lower"], stages["upper"]
+    player = 0 if g.nodes["sign"][node] > 0.0 else 1
+    low, high = steps.boxes[d, player, V_LOW], steps.boxes[d, player, V_HIGH]
     if len(steps.claims) > 0:
-        stage["lower"] = max(box[V_LOW], steps.claims[stage["node"], 0])
-        stage["upper"] = min(box[V_HIGH], steps.claims[stage["node"], 1])
-    if stage["lower"] > stage["upper"]:
-        low, high = stage["upper"], stage["lower"]
-        # a claim that is tight to the last digit
-        if high - low <= 1e-12 * (abs(low) + abs(high)):
-            stage["lower"], stage["upper"] = low, high
+        low = max(low, steps.claims[node, 0])
+        high = min(high, steps.claims[node, 1])
+    # a claim that is tight to the last digit
+    if low > high and low - high <= 1e-12 * (abs(low) + abs(high)):
+        low, high = high, low
+    lowers[stage], uppers[stage] = low, high
 
 
 def list_layers(g: Graph, old: Layers, new: Layers, order: Ints, steps: Steps) -> int:
@@ -83,33 +82,34 @@ def list_layers(g: Graph, old: Layers, new: Layers, order: Ints, steps: Steps) -
     num_listed = 1
     deepest = len(new.counts) - 1
     new.starts[0], new.counts[0] = 0, 1
-    new.stages[0]["node"] = order[0]
+    new.stages["node"][0] = order[0]
     for d in range(deepest + 1):
         first_stage, num_reached = new.starts[d], new.counts[d]
         for i in range(old.starts[d], old.starts[d + 1]):
-            steps.place[old.stages[i]["node"]] = i + 1
+            steps.place[old.stages["node"][i]] = i + 1
         for i in range(first_stage, first_stage + num_reached):
-            stage = new.stages[i]
-            node = g.nodes[stage["node"]]
-            if node["depth"] > d:
-                node["depth"] = d
-            old_place = steps.place[stage["node"]]
-            stage["mass"] = 0.0
+            node = new.stages["node"][i]
+            if g.nodes["depth"][node] > d:
+                g.nodes["depth"][node] = d
+            old_place = steps.place[new.stages["node"][i]]
+            new.stages["mass"][i] = 0.0
             if old_place > 0:
-                stage["lower"] = old.stages[old_place - 1]["lower"]
-                stage["upper"] = old.stages[old_place - 1]["upper"]
-                steps.place[stage["node"]] = 0
+                new.stages["lower"][i] = old.stages["lower"][old_place - 1]
+                new.stages["upper"][i] = old.stages["upper"][old_place - 1]
+                steps.place[new.stages["node"][i]] = 0
             else:
-                start_stage(g, stage, d, steps)
+                start_stage(g, new.stages, i, d, steps)
         end_stage = first_stage + num_reached
-        is_crowded = end_stage + old.starts[d + 1] - old.starts[d] > len(new.stages)
+        is_crowded = end_stage + old.starts[d + 1] - old.starts[d] > len(
+            new.stages["node"]
+        )
         for i in range(old.starts[d], old.starts[d + 1]):
-            node = old.stages[i]["node"]
+            node = old.stages["node"][i]
             if steps.place[node] > 0 and not is_crowded:
-                kept_stage = new.stages[end_stage]
-                kept_stage["node"], kept_stage["mass"] = node, 0.0
-                kept_stage["lower"] = old.stages[i]["lower"]
-                kept_stage["upper"] = old.stages[i]["upper"]
+                new.stages["node"][end_stage] = node
+                new.stages["mass"][end_stage] = 0.0
+                new.stages["lower"][end_stage] = old.stages["lower"][i]
+                new.stages["upper"][end_stage] = old.stages["upper"][i]
                 end_stage += 1
             steps.place[node] = 0
         new.starts[d + 1] = end_stage
@@ -119,25 +119,26 @@ def list_layers(g: Graph, old: Layers, new: Layers, order: Ints, steps: Steps) -
             break
         next_stage = end_stage
         for i in range(first_stage, first_stage + num_reached):
-            node = g.nodes[new.stages[i]["node"]]
-            for p in range(node["first"], node["first"] + node["size"]):
-                pair = g.pairs[p]
-                for e in range(pair["start"], pair["start"] + pair["length"]):
-                    target = g.entries[e]["target"]
-                    if g.nodes[target]["size"] == 0 or steps.place[target] > 0:
+            node = new.stages["node"][i]
+            first_pair = g.nodes["first"][node]
+            for p in range(first_pair, first_pair + g.nodes["size"][node]):
+                start = g.pairs["start"][p]
+                for e in range(start, start + g.pairs["length"][p]):
+                    target = g.entries.target[e]
+                    if g.nodes["size"][target] == 0 or steps.place[target] > 0:
                         continue
-                    if next_stage >= len(new.stages):
+                    if next_stage >= len(new.stages["node"]):
                         is_crowded = True
                         continue
                     steps.place[target] = 1
-                    new.stages[next_stage]["node"] = target
+                    new.stages["node"][next_stage] = target
                     next_stage += 1
-                    if g.nodes[target]["listed"] == 0:
-                        g.nodes[target]["listed"] = 1
+                    if g.nodes["listed"][target] == 0:
+                        g.nodes["listed"][target] = 1
                         order[num_listed] = target
                         num_listed += 1
         for i in range(end_stage, next_stage):
-            steps.place[new.stages[i]["node"]] = 0
+            steps.place[new.stages["node"][i]] = 0
         if is_crowded:
             return CROWDED
         new.counts[d + 1] = next_stage - end_stage
@@ -150,22 +151,24 @@ def load(g: Graph, layers: Layers, d: int, steps: Steps) -> None:
     ``unload`` takes back the layer that was loaded before.
     """
     if d == steps.horizon:  # nothing is left: all are worth 0
-        for i in range(len(g.nodes)):
-            g.nodes[i]["lower"] = 0.0
-            g.nodes[i]["upper"] = 0.0
+        for i in range(len(g.nodes["size"])):
+            g.nodes["lower"][i] = 0.0
+            g.nodes["upper"][i] = 0.0
         return
     for i in range(layers.starts[d], layers.starts[d + 1]):
-        stage = layers.stages[i]
-        node = g.nodes[stage["node"]]
-        node["lower"], node["upper"] = stage["lower"], stage["upper"]
-        steps.place[stage["node"]] = i + 1
+        node = layers.stages["node"][i]
+        g.nodes["lower"][node], g.nodes["upper"][node] = (
+            layers.stages["lower"][i],
+            layers.stages["upper"][i],
+        )
+        steps.place[layers.stages["node"][i]] = i + 1
 
 
 def unload(layers: Layers, d: int, steps: Steps) -> None:
     """Forget the places of a layer."""
     if d < steps.horizon:
         for i in range(layers.starts[d], layers.starts[d + 1]):
-            steps.place[layers.stages[i]["node"]] = 0
+            steps.place[layers.stages["node"][i]] = 0
 
 
 def is_usable(g: Graph, p: int, d: int, steps: Steps) -> bool:
@@ -173,34 +176,46 @@ def is_usable(g: Graph, p: int, d: int, steps: Steps) -> bool:
 
     Those for the last step have rewards only.
     """
-    is_last = g.nodes[g.pairs[p]["node"]]["last"] == 1
-    return bool(g.pairs[p]["total"] > 0.0 and (not is_last or d == steps.horizon - 1))
+    is_last = g.nodes["last"][g.pairs["node"][p]] == 1
+    return bool(g.pairs["total"][p] > 0.0 and (not is_last or d == steps.horizon - 1))
 
 
 def open_stage(
-    g: Graph, stage: Any, d: int, tune: int, steps: Steps, rules: SweepRules
+    g: Graph,
+    stages: Any,
+    stage: int,
+    d: int,
+    tune: int,
+    steps: Steps,
+    rules: SweepRules,
 ) -> None:
     """Write the bounds of a stage's pairs, with the next layer loaded."""
-    node = g.nodes[stage["node"]]
-    box = steps.boxes[d, 0 if node["sign"] > 0.0 else 1]
-    node["q_low"], node["q_high"] = box[Q_LOW], box[Q_HIGH]
-    outcomes = Outcomes(g.nodes, g.entries)
-    for p in range(node["first"], node["first"] + node["size"]):
-        pair = g.pairs[p]
-        pair["q_lower"], pair["q_upper"] = box[Q_LOW], box[Q_HIGH]
+    node = stages["node"][stage]
+    player = 0 if g.nodes["sign"][node] > 0.0 else 1
+    low, high = steps.boxes[d, player, Q_LOW], steps.boxes[d, player, Q_HIGH]
+    g.nodes["q_low"][node], g.nodes["q_high"][node] = low, high
+    outcomes = Outcomes(g.nodes, g.pairs, g.entries)
+    first_pair = g.nodes["first"][node]
+    for p in range(first_pair, first_pair + g.nodes["size"][node]):
+        g.pairs["q_lower"][p], g.pairs["q_upper"][p] = low, high
         if is_usable(g, p, d, steps):
-            update_pair(outcomes, pair, True, tune, rules)
-            update_pair(outcomes, pair, False, tune, rules)
+            update_pair(outcomes, p, True, tune, rules)
+            update_pair(outcomes, p, False, tune, rules)
 
 
-def close_stage(g: Graph, stage: Any, rules: SweepRules) -> bool:
+def close_stage(g: Graph, stages: Any, stage: int, rules: SweepRules) -> bool:
     """Write the bounds of a stage from those of its pairs; whether they are crossed."""
-    node = g.nodes[stage["node"]]
-    stage["upper"] = min(stage["upper"], node_bound(node, g.pairs, True, rules))
-    stage["lower"] = max(stage["lower"], node_bound(node, g.pairs, False, rules))
-    is_crossed = stage["lower"] > stage["upper"]
-    for p in range(node["first"], node["first"] + node["size"]):
-        is_crossed = is_crossed or g.pairs[p]["q_lower"] > g.pairs[p]["q_upper"]
+    node = stages["node"][stage]
+    stages["upper"][stage] = min(
+        stages["upper"][stage], node_bound(g, node, True, rules)
+    )
+    stages["lower"][stage] = max(
+        stages["lower"][stage], node_bound(g, node, False, rules)
+    )
+    is_crossed = stages["lower"][stage] > stages["upper"][stage]
+    first_pair = g.nodes["first"][node]
+    for p in range(first_pair, first_pair + g.nodes["size"][node]):
+        is_crossed = is_crossed or g.pairs["q_lower"][p] > g.pairs["q_upper"][p]
     return bool(is_crossed)
 
 
@@ -218,10 +233,10 @@ def sweep_layers(
     for d in range(deepest, -1, -1):
         load(g, layers, d + 1, steps)
         for i in range(layers.starts[d], layers.starts[d] + layers.counts[d]):
-            open_stage(g, layers.stages[i], d, tune, steps, rules)
-            if close_stage(g, layers.stages[i], rules):
+            open_stage(g, layers.stages, i, d, tune, steps, rules)
+            if close_stage(g, layers.stages, i, rules):
                 unload(layers, d + 1, steps)
-                return int(CROSSED - layers.stages[i]["node"])
+                return int(CROSSED - layers.stages["node"][i])
         unload(layers, d + 1, steps)
     load(g, layers, 0, steps)
     unload(layers, 0, steps)
@@ -250,46 +265,51 @@ def flow_layers(
     for d in range(deepest + 1):
         if has_rim and d == deepest:
             for i in range(layers.starts[d], layers.starts[d] + layers.counts[d]):
-                stage = layers.stages[i]
-                width_left += stage["mass"] * (stage["upper"] - stage["lower"])
+                width_left += layers.stages["mass"][i] * (
+                    layers.stages["upper"][i] - layers.stages["lower"][i]
+                )
             break
         load(g, layers, d + 1, steps)
         for i in range(layers.starts[d], layers.starts[d] + layers.counts[d]):
-            stage = layers.stages[i]
-            width = stage["upper"] - stage["lower"]
-            if d > 0 and stage["mass"] * width <= least:
+            width = layers.stages["upper"][i] - layers.stages["lower"][i]
+            if d > 0 and layers.stages["mass"][i] * width <= least:
                 continue
-            open_stage(g, stage, d, tune, steps, rules)
-            set_policy(g, stage["node"], width, rules)
-            node = g.nodes[stage["node"]]
-            for a in range(node["size"]):
-                p = node["first"] + a
-                pair = g.pairs[p]
-                flow = source[a] if d == 0 else stage["mass"] * pair["policy"]
+            open_stage(g, layers.stages, i, d, tune, steps, rules)
+            set_policy(g, layers.stages["node"][i], width, rules)
+            node = layers.stages["node"][i]
+            for a in range(g.nodes["size"][node]):
+                p = g.nodes["first"][node] + a
+                flow = (
+                    source[a]
+                    if d == 0
+                    else layers.stages["mass"][i] * g.pairs["policy"][p]
+                )
                 is_usable_pair = is_usable(g, p, d, steps)
-                if is_usable_pair or pair["total"] == 0.0:
-                    pair["gain"] += flow * gain(node, pair)
+                if is_usable_pair or g.pairs["total"][p] == 0.0:
+                    g.pairs["gain"][p] += flow * pair_gain(g, node, p)
                 if not is_usable_pair or d + 1 == steps.horizon:
                     continue
-                flow_share = flow * rules.bound.discount / pair["total"]
-                for e in range(pair["start"], pair["start"] + pair["length"]):
-                    place_number = steps.place[g.entries[e]["target"]]
+                flow_share = flow * rules.bound.discount / g.pairs["total"][p]
+                start = g.pairs["start"][p]
+                for e in range(start, start + g.pairs["length"][p]):
+                    place_number = steps.place[g.entries.target[e]]
                     if place_number > 0:
-                        layers.stages[place_number - 1]["mass"] += (
-                            flow_share * g.entries[e]["weight"]
+                        layers.stages["mass"][place_number - 1] += (
+                            flow_share * g.entries.weight[e]
                         )
         unload(layers, d + 1, steps)
     show_stage(g, layers, 0, layers.starts[0], tune, steps, rules)
     return width_left
 
 
-def leads_on(g: Graph, node: Any, d: int, steps: Steps) -> bool:
+def leads_on(g: Graph, node: int, d: int, steps: Steps) -> bool:
     """Whether the layer that is loaded has all that the node's outcomes lead to."""
-    for p in range(node["first"], node["first"] + node["size"]):
-        pair = g.pairs[p]
-        for e in range(pair["start"], pair["start"] + pair["length"]):
-            target = g.entries[e]["target"]
-            if g.nodes[target]["size"] > 0 and steps.place[target] == 0:
+    first_pair = g.nodes["first"][node]
+    for p in range(first_pair, first_pair + g.nodes["size"][node]):
+        start = g.pairs["start"][p]
+        for e in range(start, start + g.pairs["length"][p]):
+            target = g.entries.target[e]
+            if g.nodes["size"][target] > 0 and steps.place[target] == 0:
                 return d + 1 == steps.horizon
     return True
 
@@ -308,30 +328,36 @@ def show_stage(
     Where the next layer is not there, or lacks a state that was met for another query,
     the pairs have the bounds that the facts give.
     """
-    stage = layers.stages[at]
-    node = g.nodes[stage["node"]]
-    box = steps.boxes[d, 0 if node["sign"] > 0.0 else 1]
-    for p in range(node["first"], node["first"] + node["size"]):
-        g.pairs[p]["q_lower"], g.pairs[p]["q_upper"] = box[Q_LOW], box[Q_HIGH]
+    node = layers.stages["node"][at]
+    player = 0 if g.nodes["sign"][node] > 0.0 else 1
+    low, high = steps.boxes[d, player, Q_LOW], steps.boxes[d, player, Q_HIGH]
+    first_pair = g.nodes["first"][node]
+    for p in range(first_pair, first_pair + g.nodes["size"][node]):
+        g.pairs["q_lower"][p], g.pairs["q_upper"][p] = low, high
     if d < len(layers.counts) - 1 or d + 1 == steps.horizon:
         load(g, layers, d + 1, steps)
         if leads_on(g, node, d, steps):
-            open_stage(g, stage, d, tune, steps, rules)
+            open_stage(g, layers.stages, at, d, tune, steps, rules)
         unload(layers, d + 1, steps)
-    node["lower"], node["upper"] = stage["lower"], stage["upper"]
+    g.nodes["lower"][node], g.nodes["upper"][node] = (
+        layers.stages["lower"][at],
+        layers.stages["upper"][at],
+    )
 
 
-def farthest(seen: Outcomes, pair: Any, upper: bool, rules: SweepRules) -> float:
+def farthest(seen: Outcomes, pair: int, upper: bool, rules: SweepRules) -> float:
     """The largest (smallest) r + V(z) of the pair's outcomes, rounding included.
 
     No rounding is needed where no outcome pays.
     """
     farthest_value, any_reward = -math.inf if upper else math.inf, False
-    for e in range(pair["start"], pair["start"] + pair["length"]):
-        entry = seen.entries[e]
-        next_node = seen.nodes[entry["target"]]
-        any_reward = any_reward or entry["reward"] != 0.0
-        value = entry["reward"] + (next_node["upper"] if upper else next_node["lower"])
+    start = seen.pairs["start"][pair]
+    for e in range(start, start + seen.pairs["length"][pair]):
+        next_node = seen.entries.target[e]
+        any_reward = any_reward or seen.entries.reward[e] != 0.0
+        value = seen.entries.reward[e] + (
+            seen.nodes["upper"][next_node] if upper else seen.nodes["lower"][next_node]
+        )
         farthest_value = (
             max(farthest_value, value) if upper else min(farthest_value, value)
         )
@@ -341,25 +367,25 @@ def farthest(seen: Outcomes, pair: Any, upper: bool, rules: SweepRules) -> float
 
 def backed_up(g: Graph, i: int, upper: bool, rules: SweepRules) -> float:
     """The backup of f at a node by its pairs' bounds; plain max and min are exact."""
-    node, outcomes = g.nodes[i], Outcomes(g.nodes, g.entries)
+    outcomes = Outcomes(g.nodes, g.pairs, g.entries)
     best_bound = -math.inf
-    for p in range(node["first"], node["first"] + node["size"]):
-        pair = g.pairs[p]
-        bound = pair["q_upper"] if upper else pair["q_lower"]
-        if pair["total"] > 0.0:
-            if pair["cost"] == 0.0:
-                pair_bound = exact_side(outcomes, pair, upper, rules.bound)
-                farthest_value = farthest(outcomes, pair, upper, rules)
+    first_pair = g.nodes["first"][i]
+    for p in range(first_pair, first_pair + g.nodes["size"][i]):
+        bound = g.pairs["q_upper"][p] if upper else g.pairs["q_lower"][p]
+        if g.pairs["total"][p] > 0.0:
+            if g.pairs["cost"][p] == 0.0:
+                pair_bound = exact_side(outcomes, p, upper, rules.bound)
+                farthest_value = farthest(outcomes, p, upper, rules)
                 pair_bound = (
                     min(pair_bound, farthest_value)
                     if upper
                     else max(pair_bound, farthest_value)
                 )
             else:
-                pair_bound = BOUND(outcomes, pair, upper, EVERY, rules.bound)
+                pair_bound = BOUND(outcomes, p, upper, EVERY, rules.bound)
             bound = min(bound, pair_bound) if upper else max(bound, pair_bound)
-        best_bound = max(best_bound, node["sign"] * bound)
-    return float(node["sign"] * best_bound)
+        best_bound = max(best_bound, g.nodes["sign"][i] * bound)
+    return float(g.nodes["sign"][i] * best_bound)
 
 
 def push(g: Graph, order: Ints, count: int, upper: bool, rules: SweepRules) -> float:
@@ -368,26 +394,29 @@ def push(g: Graph, order: Ints, count: int, upper: bool, rules: SweepRules) -> f
     That is the pair with the best upper (or lower) bound; the others keep theirs, which
     hold as well. Returns by how much a bound closed at most.
     """
-    nodes, pairs, outcomes = g.nodes, g.pairs, Outcomes(g.nodes, g.entries)
+    nodes, pairs, outcomes = g.nodes, g.pairs, Outcomes(g.nodes, g.pairs, g.entries)
     largest_closed = 0.0
     for i in range(count - 1, -1, -1):
-        node = nodes[order[i]]
-        best_pair, best_bound = node["first"], -math.inf
-        for p in range(node["first"], node["first"] + node["size"]):
-            bound = pairs[p]["q_upper"] if upper else pairs[p]["q_lower"]
-            if node["sign"] * bound > best_bound:
-                best_pair, best_bound = p, node["sign"] * bound
-        if pairs[best_pair]["total"] == 0.0:
+        node = order[i]
+        best_pair, best_bound = nodes["first"][node], -math.inf
+        first_pair = nodes["first"][node]
+        for p in range(first_pair, first_pair + nodes["size"][node]):
+            bound = pairs["q_upper"][p] if upper else pairs["q_lower"][p]
+            if nodes["sign"][node] * bound > best_bound:
+                best_pair, best_bound = p, nodes["sign"][node] * bound
+        if pairs["total"][best_pair] == 0.0:
             continue
-        update_pair(outcomes, pairs[best_pair], upper, KEEP, rules)
-        value = node_bound(node, pairs, upper, rules)
-        closed = node["upper"] - value if upper else value - node["lower"]
+        update_pair(outcomes, best_pair, upper, KEEP, rules)
+        value = node_bound(outcomes, node, upper, rules)
+        closed = (
+            nodes["upper"][node] - value if upper else value - nodes["lower"][node]
+        )
         if closed > 0.0:
             largest_closed = max(largest_closed, closed)
             if upper:
-                node["upper"] = value
+                nodes["upper"][node] = value
             else:
-                node["lower"] = value
+                nodes["lower"][node] = value
     return float(largest_closed)
 
 
@@ -411,18 +440,18 @@ def climb(
     """
     nodes, largest_move = g.nodes, 0.0
     for i in range(count - 1, -1, -1):
-        node = nodes[order[i]]
+        node = order[i]
         value = on_grid(backed_up(g, order[i], upper, rules), cell, upper)
         if upper:
             value = min(value, known[i])
-            if value > node["upper"]:
-                largest_move = max(largest_move, value - node["upper"])
-                node["upper"] = value
+            if value > nodes["upper"][node]:
+                largest_move = max(largest_move, value - nodes["upper"][node])
+                nodes["upper"][node] = value
         else:
             value = max(value, known[i])
-            if value < node["lower"]:
-                largest_move = max(largest_move, node["lower"] - value)
-                node["lower"] = value
+            if value < nodes["lower"][node]:
+                largest_move = max(largest_move, nodes["lower"][node] - value)
+                nodes["lower"][node] = value
     return largest_move
 
 
@@ -431,9 +460,10 @@ def is_inductive(
 ) -> bool:
     """Whether min(T f, known) <= f and 0 <= f at every listed node (>= below)."""
     for i in range(count):
-        value, node = backed_up(g, order[i], upper, rules), g.nodes[order[i]]
-        if upper and max(0.0, min(value, known[i])) > node["upper"]:
+        node = order[i]
+        value = backed_up(g, node, upper, rules)
+        if upper and max(0.0, min(value, known[i])) > g.nodes["upper"][node]:
             return False
-        if not upper and min(0.0, max(value, known[i])) < node["lower"]:
+        if not upper and min(0.0, max(value, known[i])) < g.nodes["lower"][node]:
             return False
     return True

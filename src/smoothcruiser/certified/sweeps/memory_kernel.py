@@ -1,4 +1,4 @@
-"""Compiled loops that enter samples in the memory of certified search.
+"""Loops that enter samples in the memory of certified search.
 
 Entries differ by the next state's node and by the reward: rewards are part of an
 outcome because the bounds are not linear in them. A pair with more than ``MANY_OUTCOMES`` outcomes
@@ -24,12 +24,15 @@ from smoothcruiser.certified.graph import (
     SAMPLED,
     Graph,
 )
+from smoothcruiser.jit.forms import interpret_as
 from smoothcruiser.problem.model.tabular import Floats, Ints
 
 MANY_OUTCOMES = 64
 GRID_CELLS = 32
 # a scan of 16 entries costs as much as one look-up in the hash table (about 10 ns)
 SHORT_SCAN = 16
+WORD = 2**64 - 1
+LARGEST_CODE = 9e18  # of a reward in a hash: below 2**63, whatever the reward
 
 
 def mix_word(x: Any) -> Any:
@@ -61,36 +64,64 @@ def room_of(length: int) -> int:
     return ((last_index >> shift) + 1) << shift
 
 
+def mix_number(x: int) -> int:
+    """Return ``mix_word`` of a Python number below 2**64."""
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & WORD
+    return x ^ (x >> 31)
+
+
 def hash_slot(pair: int, target: int, reward: float, size: int) -> int:
     """Return the first slot to try, in a table of ``size`` = 2**b slots."""
     word = mix_word(
         np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(target)
     )
     # equal rewards hash alike; near ones may too, and a comparison separates them
-    word = mix_word(word + np.uint64(np.int64(reward * 1048576.0)))
+    fixed_point = min(max(reward * 1048576.0, -LARGEST_CODE), LARGEST_CODE)
+    word = mix_word(word + np.uint64(np.int64(fixed_point)))
     return np.int64(word & np.uint64(size - 1))  # type: ignore[return-value]
+
+
+def interpreted_hash(pair: int, target: int, reward: float, size: int) -> int:
+    """Return ``hash_slot``, with Python's numbers."""
+    word = mix_number((pair * 0x9E3779B97F4A7C15 + target) & WORD)
+    fixed_point = min(max(reward * 1048576.0, -LARGEST_CODE), LARGEST_CODE)
+    return mix_number((word + int(fixed_point)) & WORD) & (size - 1)
+
+
+def rounding_number(pair: int, n: float, salt: Any) -> float:
+    """Return the number in [0, 1) that rounds the reward of sample ``n`` of a pair."""
+    word = mix_word(mix_word(np.uint64(pair) + salt) + np.uint64(n))
+    return float(np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53)
+
+
+def interpreted_number(pair: int, n: float, salt: Any) -> float:
+    """Return ``rounding_number``, with Python's numbers."""
+    word = mix_number((mix_number((pair + int(salt)) & WORD) + int(n)) & WORD)
+    return (word >> 11) * 2.0**-53
+
+
+interpret_as(hash_slot, interpreted_hash)
+interpret_as(rounding_number, interpreted_number)
 
 
 def find_entry(g: Graph, p: int, target: int, reward: float) -> int:
     """Return the place of an outcome within pair ``p``, -1 where it is new."""
-    start, length = g.pairs[p]["start"], g.pairs[p]["length"]
+    rewards, _, targets = g.entries
+    start, length = g.pairs["start"][p], g.pairs["length"][p]
     if length <= SHORT_SCAN:
-        for entry_place in range(length):
-            if (
-                g.entries[start + entry_place]["target"] == target
-                and g.entries[start + entry_place]["reward"] == reward
-            ):
-                return entry_place
+        for e in range(start, start + length):
+            if targets[e] == target and rewards[e] == reward:
+                return int(e - start)
         return -1
-    num_slots = len(g.slots)
+    slot_pairs, slot_places = g.slots["pair"], g.slots["place"]
+    num_slots = len(slot_pairs)
     slot = hash_slot(p, target, reward, num_slots)
-    while g.slots[slot]["pair"] >= 0:
-        if g.slots[slot]["pair"] == p:
-            entry_place = g.slots[slot]["place"]
-            if (
-                g.entries[start + entry_place]["target"] == target
-                and g.entries[start + entry_place]["reward"] == reward
-            ):
+    while slot_pairs[slot] >= 0:
+        if slot_pairs[slot] == p:
+            entry_place = slot_places[slot]
+            e = start + entry_place
+            if targets[e] == target and rewards[e] == reward:
                 return int(entry_place)
         slot = (slot + 1) & (num_slots - 1)
     return -1
@@ -98,13 +129,13 @@ def find_entry(g: Graph, p: int, target: int, reward: float) -> int:
 
 def insert_hash(g: Graph, p: int, place: int) -> None:
     """Enter one entry in the hash table, which has a free slot."""
-    num_slots = len(g.slots)
-    entry = g.entries[g.pairs[p]["start"] + place]
-    slot = hash_slot(p, entry["target"], entry["reward"], num_slots)
-    while g.slots[slot]["pair"] >= 0:
+    num_slots = len(g.slots["pair"])
+    entry = g.pairs["start"][p] + place
+    slot = hash_slot(p, g.entries.target[entry], g.entries.reward[entry], num_slots)
+    while g.slots["pair"][slot] >= 0:
         slot = (slot + 1) & (num_slots - 1)
-    g.slots[slot]["pair"] = p
-    g.slots[slot]["place"] = place
+    g.slots["pair"][slot] = p
+    g.slots["place"][slot] = place
     g.sizes[HASHED] += 1
 
 
@@ -113,7 +144,7 @@ def take_block(g: Graph, length: int) -> int:
     head = FREE + room_class(length)
     if g.sizes[head] > 0:
         start = g.sizes[head] - 1
-        g.sizes[head] = g.entries[start]["target"]
+        g.sizes[head] = g.entries.target[start]
         g.sizes[IDLE] -= room_of(length)
         return int(start)
     start = g.sizes[ENTRIES]
@@ -127,23 +158,23 @@ def add_entry(g: Graph, p: int, target: int, reward: float) -> int:
     The pair's entries are moved if they have no room. The caller has checked
     ``has_room``. A block that is left says in its first entry which one is free next.
     """
-    pair = g.pairs[p]
-    length = pair["length"]
+    length = g.pairs["length"][p]
     if length == 0 or length == room_of(length):
-        old_start, new_start = pair["start"], take_block(g, length + 1)
+        old_start, new_start = g.pairs["start"][p], take_block(g, length + 1)
         for i in range(length):
-            g.entries[new_start + i]["reward"] = g.entries[old_start + i]["reward"]
-            g.entries[new_start + i]["weight"] = g.entries[old_start + i]["weight"]
-            g.entries[new_start + i]["target"] = g.entries[old_start + i]["target"]
+            g.entries.reward[new_start + i] = g.entries.reward[old_start + i]
+            g.entries.weight[new_start + i] = g.entries.weight[old_start + i]
+            g.entries.target[new_start + i] = g.entries.target[old_start + i]
         if length > 0:
             head = FREE + room_class(length)
-            g.entries[old_start]["target"] = g.sizes[head]
+            g.entries.target[old_start] = g.sizes[head]
             g.sizes[head] = old_start + 1
             g.sizes[IDLE] += length
-        pair["start"] = new_start
-    entry = g.entries[pair["start"] + length]
-    entry["reward"], entry["weight"], entry["target"] = reward, 0.0, target
-    pair["length"] = length + 1
+        g.pairs["start"][p] = new_start
+    entry = g.pairs["start"][p] + length
+    g.entries.reward[entry], g.entries.weight[entry] = reward, 0.0
+    g.entries.target[entry] = target
+    g.pairs["length"][p] = length + 1
     if length >= SHORT_SCAN:
         for entry_place in range(0 if length == SHORT_SCAN else length, length + 1):
             insert_hash(g, p, entry_place)
@@ -153,8 +184,8 @@ def add_entry(g: Graph, p: int, target: int, reward: float) -> int:
 def has_room(g: Graph, p: int) -> bool:
     """Return whether one more entry of pair ``p`` fits everywhere."""
     return bool(
-        g.sizes[ENTRIES] + room_of(g.pairs[p]["length"] + 1) <= len(g.entries)
-        and 2 * (g.sizes[HASHED] + SHORT_SCAN + 2) <= len(g.slots)
+        g.sizes[ENTRIES] + room_of(g.pairs["length"][p] + 1) <= len(g.entries.weight)
+        and 2 * (g.sizes[HASHED] + SHORT_SCAN + 2) <= len(g.slots["pair"])
     )
 
 
@@ -186,33 +217,27 @@ def record(
 
     It is less than all where arrays have to grow first.
     """
-    job_end = 0
+    lengths, totals, weights = g.pairs["length"], g.pairs["total"], g.entries.weight
+    starts, job_end = g.pairs["start"], 0
     for job in range(len(pairs)):
         p, first_sample = pairs[job], max(job_end, done)
         job_end += counts[job]
         if first_sample < job_end:
-            g.nodes[g.pairs[p]["node"]]["stale"] |= SAMPLED
+            g.nodes["stale"][g.pairs["node"][p]] |= SAMPLED
         for i in range(first_sample, job_end):
             target, reward = targets[i], rewards[i]
             entry_place = find_entry(g, p, target, reward)
             if entry_place < 0:
                 if not has_room(g, p):
                     return i
-                if g.pairs[p]["length"] >= MANY_OUTCOMES and high > low:
-                    word = mix_word(
-                        mix_word(np.uint64(p) + salt) + np.uint64(g.pairs[p]["total"])
-                    )
-                    reward = rounded_reward(
-                        reward,
-                        low,
-                        high,
-                        np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53,
-                    )
+                if lengths[p] >= MANY_OUTCOMES and high > low:
+                    u = rounding_number(p, totals[p], salt)
+                    reward = rounded_reward(reward, low, high, u)
                     entry_place = find_entry(g, p, target, reward)
                 if entry_place < 0:
                     entry_place = add_entry(g, p, target, reward)
-            g.entries[g.pairs[p]["start"] + entry_place]["weight"] += 1.0
-            g.pairs[p]["total"] += 1.0
+            weights[starts[p] + entry_place] += 1.0
+            totals[p] += 1.0
     return int(job_end)
 
 
@@ -222,9 +247,9 @@ def rehash(g: Graph) -> None:
     Rows of a known model have the total 1 and are never looked up.
     """
     g.sizes[HASHED] = 0
-    for p in range(len(g.pairs)):
-        if g.pairs[p]["length"] > SHORT_SCAN and g.pairs[p]["total"] > 1.0:
-            for entry_place in range(g.pairs[p]["length"]):
+    for p in range(len(g.pairs["total"])):
+        if g.pairs["length"][p] > SHORT_SCAN and g.pairs["total"][p] > 1.0:
+            for entry_place in range(g.pairs["length"][p]):
                 insert_hash(g, p, entry_place)
 
 
@@ -234,22 +259,15 @@ def repack(g: Graph, pool: Any) -> None:
     A row of a known model has the total 1 and never grows.
     """
     entries_used = 0
-    for p in range(len(g.pairs)):
-        pair = g.pairs[p]
-        if pair["length"] > 0:
-            for i in range(pair["length"]):
-                old_entry, new_entry = (
-                    g.entries[pair["start"] + i],
-                    pool[entries_used + i],
-                )
-                new_entry["reward"], new_entry["weight"] = (
-                    old_entry["reward"],
-                    old_entry["weight"],
-                )
-                new_entry["target"] = old_entry["target"]
-            pair["start"] = entries_used
-            entries_used += (
-                room_of(pair["length"]) if pair["total"] != 1.0 else pair["length"]
-            )
+    for p in range(len(g.pairs["total"])):
+        if g.pairs["length"][p] > 0:
+            start, length = g.pairs["start"][p], g.pairs["length"][p]
+            for i in range(length):
+                pool.reward[entries_used + i] = g.entries.reward[start + i]
+                pool.weight[entries_used + i] = g.entries.weight[start + i]
+                pool.target[entries_used + i] = g.entries.target[start + i]
+            g.pairs["start"][p] = entries_used
+            entries_used += room_of(length) if g.pairs["total"][p] != 1.0 else length
     g.sizes[ENTRIES], g.sizes[IDLE] = entries_used, 0
-    g.sizes[FREE : FREE + CLASSES] = 0
+    for block_class in range(CLASSES):
+        g.sizes[FREE + block_class] = 0

@@ -138,7 +138,7 @@ class PooledRegion(Region):
         )
         for p in np.flatnonzero(may_join & (pairs["length"] < MANY_OUTCOMES)).tolist():
             start = pairs["start"][p]
-            weights = g.entries["weight"][start : start + pairs["length"][p]]
+            weights = g.entries.weight[start : start + pairs["length"][p]]
             if weights.min() >= JOIN_WEIGHT or pairs["total"][p] >= JOIN_ANYWAY:
                 self.joined_total[p] = pairs["total"][p]
                 self.joined_length[p] = pairs["length"][p]

@@ -28,7 +28,7 @@ The proof is in docs/pooled.md.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from smoothcruiser.certified.bounds.base import (
     UNIT,
@@ -69,12 +69,13 @@ def prepare(
     g: Graph, order: Ints, count: int, work: PoolWork, rules: SweepRules
 ) -> None:
     """Bring beta of every pair of the pool up to date."""
-    outcomes = Outcomes(g.nodes, g.entries)
+    outcomes = Outcomes(g.nodes, g.pairs, g.entries)
     for i in range(count):
-        node = g.nodes[order[i]]
-        for p in range(node["first"], node["first"] + node["size"]):
+        node = order[i]
+        first_pair = g.nodes["first"][node]
+        for p in range(first_pair, first_pair + g.nodes["size"][node]):
             if work.pooled[p] == 1:
-                refresh(outcomes, g.pairs[p], rules.bound)
+                refresh(outcomes, p, rules.bound)
 
 
 def seen_gap(g: Graph, p: int, side: float, discount: float) -> float:
@@ -82,15 +83,18 @@ def seen_gap(g: Graph, p: int, side: float, discount: float) -> float:
 
     So much can the mean over unseen outcomes exceed that over seen ones.
     """
-    pair, node = g.pairs[p], g.nodes[g.pairs[p]["node"]]
+    node = g.pairs["node"][p]
     smallest_value = math.inf
-    for e in range(pair["start"], pair["start"] + pair["length"]):
-        next_node = g.nodes[g.entries[e]["target"]]
-        near_bound = next_node["lower"] if side > 0.0 else next_node["upper"]
-        smallest_value = min(
-            smallest_value, side * (g.entries[e]["reward"] + discount * near_bound)
+    start = g.pairs["start"][p]
+    for e in range(start, start + g.pairs["length"][p]):
+        next_node = g.entries.target[e]
+        near_bound = (
+            g.nodes["lower"][next_node] if side > 0.0 else g.nodes["upper"][next_node]
         )
-    low, high = node["q_low"], node["q_high"]
+        smallest_value = min(
+            smallest_value, side * (g.entries.reward[e] + discount * near_bound)
+        )
+    low, high = g.nodes["q_low"][node], g.nodes["q_high"][node]
     smallest_value = max(smallest_value, low if side > 0.0 else -high)
     largest_value = high if side > 0.0 else -low
     return float(
@@ -107,15 +111,15 @@ def gaps(g: Graph, pairs: Ints, side: float, discount: float, found: Floats) -> 
 
 def means(g: Graph, count: int, upper: bool, rules: BoundRules, found: Floats) -> None:
     """Write the mean of r + gamma U(z), or of r + gamma L(z), of every pair."""
-    outcomes = Outcomes(g.nodes, g.entries)
+    outcomes = Outcomes(g.nodes, g.pairs, g.entries)
     for p in range(count):
-        if g.pairs[p]["total"] > 0.0:
-            found[p] = sample_mean(outcomes, g.pairs[p], upper, rules)
+        if g.pairs["total"][p] > 0.0:
+            found[p] = sample_mean(outcomes, p, upper, rules)
 
 
 def at_offset(
     g: Graph,
-    pair: Any,
+    pair: int,
     base: float,
     offset: float,
     side: float,
@@ -129,14 +133,17 @@ def at_offset(
     """
     pole = base + offset
     guard = pole_guard(pole, scale)
-    start, stop = pair["start"], pair["start"] + pair["length"]
-    repeats = pair["total"] - pair["length"]
+    start, stop = (
+        g.pairs["start"][pair],
+        g.pairs["start"][pair] + g.pairs["length"][pair],
+    )
+    repeats = g.pairs["total"][pair] - g.pairs["length"][pair]
     log_sum, inverse_sum, square_sum = 0.0, 0.0, 0.0
     for e in range(start, stop):
-        repeat_count = g.entries[e]["weight"] - 1.0
+        repeat_count = g.entries.weight[e] - 1.0
         if repeat_count > 0.0:
-            value = side * g.entries[e]["reward"]
-            value += rules.bound.discount * work.values[g.entries[e]["target"]]
+            value = side * g.entries.reward[e]
+            value += rules.bound.discount * work.values[g.entries.target[e]]
             gap = pole - value - guard
             if gap <= guard:
                 return pole, offset * math.exp(LONGEST_STEP)
@@ -149,11 +156,14 @@ def at_offset(
         inverse_sum / repeats,
         square_sum / repeats,
     )
-    mean = math.exp(log_sum) * pair["law_share"]
+    mean = math.exp(log_sum) * g.pairs["law_share"][pair]
     mean *= 1.0 - (stop - start + 8) * LONGEST_LOG * UNIT
     for e in range(start, stop):
         work.weights[e] *= mean
-    spread, decay = log_sum + math.log(inverse_sum), pair["law_beta"] / repeats
+    spread, decay = (
+        log_sum + math.log(inverse_sum),
+        g.pairs["law_beta"][pair] / repeats,
+    )
     rate = offset * (inverse_sum - square_sum / inverse_sum)
     step = -LONGEST_STEP
     if spread > 0.0 and decay > 0.0 and rate < 0.0:
@@ -169,24 +179,23 @@ def largest_mean(
 
     Writes the weights for which it is nearly that.
     """
-    pair = g.pairs[p]
-    start, stop = pair["start"], pair["start"] + pair["length"]
-    repeats = pair["total"] - pair["length"]
+    start, stop = g.pairs["start"][p], g.pairs["start"][p] + g.pairs["length"][p]
+    repeats = g.pairs["total"][p] - g.pairs["length"][p]
     best_entry, largest_value, first_moment, second_moment = start, -math.inf, 0.0, 0.0
     smallest_value = math.inf
     for e in range(start, stop):
-        value = side * g.entries[e]["reward"]
-        value += rules.bound.discount * work.values[g.entries[e]["target"]]
+        value = side * g.entries.reward[e]
+        value += rules.bound.discount * work.values[g.entries.target[e]]
         work.weights[e] = 0.0
         if value > largest_value:
             largest_value, best_entry = value, e
         smallest_value = min(smallest_value, value)
-        first_moment += (g.entries[e]["weight"] - 1.0) * value
-        second_moment += (g.entries[e]["weight"] - 1.0) * value * value
+        first_moment += (g.entries.weight[e] - 1.0) * value
+        second_moment += (g.entries.weight[e] - 1.0) * value * value
     base = largest_value + 2.0 * UNIT * scale
     work.weights[best_entry] = 1.0
     guard = pole_guard(base, scale)
-    if stop - start == 1 or repeats < 1.0 or pair["law_share"] <= 0.0:
+    if stop - start == 1 or repeats < 1.0 or g.pairs["law_share"][p] <= 0.0:
         return float(base)
     if largest_value - smallest_value <= 4.0 * guard:
         return float(base)
@@ -195,7 +204,9 @@ def largest_mean(
     offset = work.offsets[p]
     if offset <= 0.0:
         variance = max(0.0, second_moment - first_moment * first_moment)
-        offset = math.sqrt(variance * repeats / (2.0 * max(pair["law_beta"], 1e-9)))
+        offset = math.sqrt(
+            variance * repeats / (2.0 * max(g.pairs["law_beta"][p], 1e-9))
+        )
         offset = max(
             offset - (largest_value - first_moment),
             0.05 * offset,
@@ -207,7 +218,7 @@ def largest_mean(
             break
         last_offset = offset
         new_bound, next_offset = at_offset(
-            g, pair, base, offset, side, scale, work, rules
+            g, p, base, offset, side, scale, work, rules
         )
         if new_bound < bound:
             bound, best_offset = new_bound, offset
@@ -216,7 +227,7 @@ def largest_mean(
         if is_near:
             break
     if best_offset > 0.0 and best_offset != last_offset:
-        at_offset(g, pair, base, best_offset, side, scale, work, rules)
+        at_offset(g, p, base, best_offset, side, scale, work, rules)
     work.offsets[p] = best_offset
     weight_sum = 0.0
     for e in range(start, stop):
@@ -250,19 +261,19 @@ def residual(
     largest_excess = -math.inf
     for i in range(count):
         s = order[i]
-        node = g.nodes[s]
-        num_actions, first_pair = node["size"], node["first"]
+        num_actions, first_pair = g.nodes["size"][s], g.nodes["first"][s]
         for a in range(num_actions):
             p = first_pair + a
-            pair = g.pairs[p]
             if work.pooled[p] == 1:
                 work.q[p] = largest_mean(g, p, side, scale, work, rules)
             else:
-                work.q[p] = pair["q_upper"] if side > 0.0 else -pair["q_lower"]
+                work.q[p] = (
+                    g.pairs["q_upper"][p] if side > 0.0 else -g.pairs["q_lower"][p]
+                )
             if p == at:
                 work.q[p] += bonus + 2.0 * UNIT * scale
             rules.q[a] = work.q[p]
-            rules.w[a] = rules.priors[pair["action"]]
+            rules.w[a] = rules.priors[g.pairs["action"][p]]
         if side > 0.0:
             value = builtin_value(
                 rules.operator,
@@ -291,26 +302,26 @@ def evaluate(
     discount = rules.bound.discount
     for i in range(count):
         s = order[i]
-        node = g.nodes[s]
         constant = work.backed[s]
-        for p in range(node["first"], node["first"] + node["size"]):
+        first_pair = g.nodes["first"][s]
+        for p in range(first_pair, first_pair + g.nodes["size"][s]):
             if work.pooled[p] == 1:
-                pair = g.pairs[p]
-                for e in range(pair["start"], pair["start"] + pair["length"]):
+                start = g.pairs["start"][p]
+                for e in range(start, start + g.pairs["length"][p]):
                     work.weights[e] *= discount * work.policy[p]
-                    constant -= work.weights[e] * work.values[g.entries[e]["target"]]
+                    constant -= work.weights[e] * work.values[g.entries.target[e]]
         work.constant[s] = constant
     for _ in range(MOST_PASSES):
         largest_move = 0.0
         for i in range(count - 1, -1, -1):
             s = order[i]
-            node = g.nodes[s]
             value, own_weight = work.constant[s], 0.0
-            for p in range(node["first"], node["first"] + node["size"]):
+            first_pair = g.nodes["first"][s]
+            for p in range(first_pair, first_pair + g.nodes["size"][s]):
                 if work.pooled[p] == 1:
-                    pair = g.pairs[p]
-                    for e in range(pair["start"], pair["start"] + pair["length"]):
-                        z = g.entries[e]["target"]
+                    start = g.pairs["start"][p]
+                    for e in range(start, start + g.pairs["length"][p]):
+                        z = g.entries.target[e]
                         if z == s:
                             own_weight += work.weights[e]
                         else:
@@ -364,11 +375,10 @@ def fix_policy(
     """
     for i in range(count):
         s = order[i]
-        node = g.nodes[s]
-        num_actions, first_pair = node["size"], node["first"]
+        num_actions, first_pair = g.nodes["size"][s], g.nodes["first"][s]
         for a in range(num_actions):
             rules.q[a] = -work.q[first_pair + a]
-            rules.w[a] = rules.priors[g.pairs[first_pair + a]["action"]]
+            rules.w[a] = rules.priors[g.pairs["action"][first_pair + a]]
         value = builtin_value(
             rules.operator,
             rules.q[:num_actions],
@@ -407,7 +417,7 @@ def worst_pair(
     is gained then. ``found`` is side * V of each candidate. Returns how many were done.
     """
     root = order[0]
-    num_actions, first_pair = g.nodes[root]["size"], g.nodes[root]["first"]
+    num_actions, first_pair = g.nodes["size"][root], g.nodes["first"][root]
     for c in range(len(candidates)):
         largest_effect = bonuses[c] / (1.0 - rules.bound.discount) + 8.0 * UNIT * scale
         is_needed = base_q[0] + largest_effect > tops[0]

@@ -24,7 +24,6 @@ This file decides the allocation of samples: it cannot break a bound.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from smoothcruiser.certified.graph import Graph
 from smoothcruiser.certified.sweeps.sweeps_kernel import SweepRules, write_policy
@@ -50,31 +49,30 @@ def set_policy(g: Graph, i: int, wide: float, rules: SweepRules) -> None:
     this round's likely progress share the samples. grad F alone (plain max above all)
     would double one action at a time, long past its need.
     """
-    node = g.nodes[i]
-    size = node["size"]
+    nodes, pairs, q, w, out = g.nodes, g.pairs, rules.q, rules.w, rules.out
+    size, first_pair, sign = nodes["size"][i], nodes["first"][i], nodes["sign"][i]
     largest_q = -math.inf
     for a in range(size):
-        pair = g.pairs[node["first"] + a]
-        far_bound, near_bound = pair["q_upper"], pair["q_lower"]
-        if node["sign"] < 0.0:
+        pair = first_pair + a
+        far_bound, near_bound = pairs["q_upper"][pair], pairs["q_lower"][pair]
+        if sign < 0.0:
             far_bound, near_bound = -near_bound, -far_bound
-        rules.q[a] = far_bound + rules.tie * near_bound
-        rules.w[a] = rules.priors[pair["action"]]
-        largest_q = max(largest_q, rules.q[a])
-    write_policy(size, rules, rules.out[:size])
+        q[a] = far_bound + rules.tie * near_bound
+        w[a] = rules.priors[pairs["action"][pair]]
+        largest_q = max(largest_q, q[a])
+    write_policy(size, rules, out[:size])
     softmax_width = SOFTNESS * wide
     softmax_sum = 0.0
     for a in range(size):
-        rules.q[a] = (
-            math.exp((rules.q[a] - largest_q) / softmax_width)
+        q[a] = (
+            math.exp((q[a] - largest_q) / softmax_width)
             if softmax_width > 0.0
             else 1.0
         )
-        softmax_sum += rules.q[a]
+        softmax_sum += q[a]
+    policy = pairs["policy"]
     for a in range(size):
-        g.pairs[node["first"] + a]["policy"] = 0.5 * (
-            rules.out[a] + rules.q[a] / softmax_sum
-        )
+        policy[first_pair + a] = 0.5 * (out[a] + q[a] / softmax_sum)
 
 
 def pass_on(
@@ -84,19 +82,22 @@ def pass_on(
 
     Returns the number of listed nodes, which may have grown.
     """
-    pair = g.pairs[p]
-    if pair["total"] == 0.0:
+    nodes, pairs = g.nodes, g.pairs
+    if pairs["total"][p] == 0.0:
         return count
-    share *= rules.bound.discount / pair["total"]
-    for e in range(pair["start"], pair["start"] + pair["length"]):
-        target = g.entries[e]["target"]
-        node = g.nodes[target]
-        if node["size"] == 0:
+    sizes, residual, listed = nodes["size"], nodes["residual"], nodes["listed"]
+    targets, weights = g.entries.target, g.entries.weight
+    share *= rules.bound.discount / pairs["total"][p]
+    start = pairs["start"][p]
+    for e in range(start, start + pairs["length"][p]):
+        target = targets[e]
+        if sizes[target] == 0:
             continue
-        node["residual"] += share * g.entries[e]["weight"]
-        if node["listed"] == 0:
-            node["listed"] = 1
-            set_policy(g, target, node["upper"] - node["lower"], rules)
+        residual[target] += share * weights[e]
+        if listed[target] == 0:
+            listed[target] = 1
+            width = nodes["upper"][target] - nodes["lower"][target]
+            set_policy(g, target, width, rules)
             order[count] = target
             count += 1
     return count
@@ -109,14 +110,14 @@ def reach(g: Graph, order: Ints, count: int) -> int:
     """
     i = 0
     while i < count:
-        node = g.nodes[order[i]]
-        for p in range(node["first"], node["first"] + node["size"]):
-            for e in range(
-                g.pairs[p]["start"], g.pairs[p]["start"] + g.pairs[p]["length"]
-            ):
-                target = g.entries[e]["target"]
-                if g.nodes[target]["size"] > 0 and g.nodes[target]["listed"] == 0:
-                    g.nodes[target]["listed"] = 1
+        node = order[i]
+        first_pair = g.nodes["first"][node]
+        for p in range(first_pair, first_pair + g.nodes["size"][node]):
+            start = g.pairs["start"][p]
+            for e in range(start, start + g.pairs["length"][p]):
+                target = g.entries.target[e]
+                if g.nodes["size"][target] > 0 and g.nodes["listed"][target] == 0:
+                    g.nodes["listed"][target] = 1
                     order[count] = target
                     count += 1
         i += 1
@@ -139,33 +140,35 @@ def spread(
     is passed on in the order of discovery until the rest at each node matters less than
     ``least`` (mass times width) or ``passes`` are over.
     """
+    nodes, policy = g.nodes, g.pairs["policy"]
     for i in range(count):
-        node = g.nodes[order[i]]
-        node["residual"] = -node["mass"]
-        set_policy(g, order[i], node["upper"] - node["lower"], rules)
+        node = order[i]
+        nodes["residual"][node] = -nodes["mass"][node]
+        set_policy(g, node, nodes["upper"][node] - nodes["lower"][node], rules)
     known_count = count
     for pass_number in range(1 + passes):
         is_busy = pass_number == 0
         i = 0
         while i < (known_count if pass_number == 0 else count):
-            node = g.nodes[order[i]]
-            moving_mass = node["mass"] if pass_number == 0 else node["residual"]
-            if (
-                pass_number > 0
-                and abs(moving_mass) * (node["upper"] - node["lower"]) > least
-            ):
-                node["mass"] += moving_mass
-                node["residual"] = 0.0
-                is_busy = True
-            elif pass_number > 0:
-                moving_mass = 0.0
-            for a in range(node["size"]):
-                p = node["first"] + a
-                pair_share = moving_mass * g.pairs[p]["policy"] + (
+            node = order[i]
+            if pass_number == 0:
+                moving_mass = nodes["mass"][node]
+            else:
+                moving_mass = nodes["residual"][node]
+                width = nodes["upper"][node] - nodes["lower"][node]
+                if abs(moving_mass) * width > least:
+                    nodes["mass"][node] += moving_mass
+                    nodes["residual"][node] = 0.0
+                    is_busy = True
+                else:
+                    moving_mass = 0.0
+            first_pair = nodes["first"][node]
+            for a in range(nodes["size"][node]):
+                pair_share = moving_mass * policy[first_pair + a] + (
                     source[a] if pass_number == 0 and i == 0 else 0.0
                 )
                 if pair_share != 0.0:
-                    count = pass_on(g, p, pair_share, order, count, rules)
+                    count = pass_on(g, first_pair + a, pair_share, order, count, rules)
             i += 1
         if not is_busy:
             break
@@ -178,33 +181,37 @@ def set_gains(g: Graph, order: Ints, count: int, source: Floats) -> None:
 
     It is minus the derivative of flow * (radius up + radius down).
     """
+    nodes, policy, gains = g.nodes, g.pairs["policy"], g.pairs["gain"]
     for i in range(count):
-        node = g.nodes[order[i]]
-        mass = max(0.0, node["mass"] + node["residual"])
-        for a in range(node["size"]):
-            pair = g.pairs[node["first"] + a]
-            flow = mass * pair["policy"] + (source[a] if i == 0 else 0.0)
-            pair["gain"] = flow * gain(node, pair)
+        node = order[i]
+        mass = max(0.0, nodes["mass"][node] + nodes["residual"][node])
+        first_pair = nodes["first"][node]
+        for a in range(nodes["size"][node]):
+            pair = first_pair + a
+            flow = mass * policy[pair] + (source[a] if i == 0 else 0.0)
+            gains[pair] = flow * pair_gain(g, node, pair)
 
 
-def gain(node: Any, pair: Any) -> float:
+def pair_gain(g: Graph, node: int, pair: int) -> float:
     """By how much one more sample narrows the pair's bounds."""
-    n = pair["total"]
+    nodes, pairs = g.nodes, g.pairs
+    n = pairs["total"][pair]
     if n == 0.0:
-        return float((node["q_high"] - node["q_low"]) / (2 * FIRST_BATCH))
-    if pair["cost"] == 0.0:
+        span = nodes["q_high"][node] - nodes["q_low"][node]
+        return float(span / (2 * FIRST_BATCH))
+    if pairs["cost"][pair] == 0.0:
         return 0.0
-    return float((pair["slope_up"] + pair["slope_down"]) / (n * n))
+    return float((pairs["slope_up"][pair] + pairs["slope_down"][pair]) / (n * n))
 
 
-def wanted_samples(pair: Any, level: float, first_batch: int) -> int:
+def wanted_samples(gain: float, n: float, level: float, first_batch: int) -> int:
     """Return the samples that a pair should get when a call must be worth ``level``."""
-    gain, n = pair["gain"], pair["total"]
     if gain <= level:
         return 0
     if n == 0.0:
         return first_batch
-    extra_samples = int(n * min(MOST_GROWTH, math.sqrt(gain / level) - 1.0))
+    ratio = gain / level if level > 0.0 else math.inf
+    extra_samples = int(n * min(MOST_GROWTH, math.sqrt(ratio) - 1.0))
     return extra_samples if extra_samples >= max(4.0, LEAST_SHARE * n) else 0
 
 
@@ -212,11 +219,15 @@ def total_wanted(
     g: Graph, order: Ints, count: int, level: float, first_batch: int
 ) -> int:
     """Return the samples that all pairs together should get at ``level``."""
+    nodes, gains, totals = g.nodes, g.pairs["gain"], g.pairs["total"]
     total_samples = 0
     for i in range(count):
-        node = g.nodes[order[i]]
-        for p in range(node["first"], node["first"] + node["size"]):
-            total_samples += wanted_samples(g.pairs[p], level, first_batch)
+        first_pair = nodes["first"][order[i]]
+        for p in range(first_pair, first_pair + nodes["size"][order[i]]):
+            if gains[p] > level:
+                total_samples += wanted_samples(
+                    gains[p], totals[p], level, first_batch
+                )
     return total_samples
 
 
@@ -239,10 +250,11 @@ def allocate(
     largest_gain = 0.0
     best_pair = -1
     for i in range(count):
-        node = g.nodes[order[i]]
-        for p in range(node["first"], node["first"] + node["size"]):
-            if g.pairs[p]["gain"] > largest_gain:
-                largest_gain, best_pair = g.pairs[p]["gain"], p
+        node = order[i]
+        first_pair = g.nodes["first"][node]
+        for p in range(first_pair, first_pair + g.nodes["size"][node]):
+            if g.pairs["gain"][p] > largest_gain:
+                largest_gain, best_pair = g.pairs["gain"][p], p
     if best_pair < 0 or calls < 1:
         return 0
     upper_level = largest_gain
@@ -265,18 +277,20 @@ def allocate(
     # at the second level there is room for some of the pairs that are tied there
     for level in (upper_level, lower_level):
         for i in range(count):
-            node = g.nodes[order[i]]
-            for p in range(node["first"], node["first"] + node["size"]):
-                extra_samples = wanted_samples(g.pairs[p], level, first_batch)
+            node = order[i]
+            first_pair = g.nodes["first"][node]
+            for p in range(first_pair, first_pair + g.nodes["size"][node]):
+                gain, n = g.pairs["gain"][p], g.pairs["total"][p]
+                extra_samples = wanted_samples(gain, n, level, first_batch)
                 if 0 < extra_samples <= calls:
                     pairs[num_jobs], counts[num_jobs] = p, extra_samples
-                    g.pairs[p]["gain"] = 0.0
+                    g.pairs["gain"][p] = 0.0
                     num_jobs += 1
                     calls -= extra_samples
     if num_jobs == 0:
         pairs[0], counts[0] = (
             best_pair,
-            min(calls, max(first_batch, int(g.pairs[best_pair]["total"]))),
+            min(calls, max(first_batch, int(g.pairs["total"][best_pair]))),
         )
         num_jobs = 1
     return num_jobs

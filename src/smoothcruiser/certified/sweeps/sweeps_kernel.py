@@ -88,91 +88,93 @@ def write_policy(size: int, rules: SweepRules, policy: Any) -> None:
     builtin_gradient(rules.operator, q, w, rules.temperature, policy)
 
 
-def BOUND(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
+def BOUND(g: Outcomes, pair: int, upper: bool, tune: int, rules: BoundRules) -> float:
     """Stand for ``Bound.side``, which replaces it in the loops of a search."""
     raise NotImplementedError
 
 
-def exact_side(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
+def exact_side(g: Outcomes, pair: int, upper: bool, rules: BoundRules) -> float:
     """Return the bound of one side where one sample is exact.
 
     Only the sum is rounded.
     """
-    slack = (pair["length"] + 4) * UNIT * rules.scale
+    slack = (g.pairs["length"][pair] + 4) * UNIT * rules.scale
     mean = sample_mean(g, pair, upper, rules)
     return float(mean + slack if upper else mean - slack)
 
 
 def update_pair(
-    seen: Outcomes, pair: Any, upper: bool, tune: int, rules: SweepRules
+    g: Outcomes, pair: int, upper: bool, tune: int, rules: SweepRules
 ) -> None:
     """Bring the upper (or lower) bound of a pair that has samples up to date."""
-    if pair["cost"] == 0.0:
-        bound = exact_side(seen, pair, upper, rules.bound)
+    if g.pairs["cost"][pair] == 0.0:
+        bound = exact_side(g, pair, upper, rules.bound)
     else:
-        bound = BOUND(seen, pair, upper, tune, rules.bound)
+        bound = BOUND(g, pair, upper, tune, rules.bound)
     if rules.shrink != 1.0:  # wrong on purpose, for tests
-        mean = sample_mean(seen, pair, upper, rules.bound)
+        mean = sample_mean(g, pair, upper, rules.bound)
         bound = mean + (bound - mean) * rules.shrink
-    if upper and bound < pair["q_upper"]:
-        pair["q_upper"] = bound
-    elif not upper and bound > pair["q_lower"]:
-        pair["q_lower"] = bound
+    if upper and bound < g.pairs["q_upper"][pair]:
+        g.pairs["q_upper"][pair] = bound
+    elif not upper and bound > g.pairs["q_lower"][pair]:
+        g.pairs["q_lower"][pair] = bound
 
 
-def node_bound(node: Any, pairs: Any, upper: bool, rules: SweepRules) -> float:
+def node_bound(
+    g: Outcomes | Graph, node: int, upper: bool, rules: SweepRules
+) -> float:
     """The upper (or lower) bound on V that those of the node's pairs give."""
-    num_actions, sign, first_pair = node["size"], node["sign"], node["first"]
+    nodes, pairs, q, w = g.nodes, g.pairs, rules.q, rules.w
+    num_actions, sign = nodes["size"][node], nodes["sign"][node]
+    pair = nodes["first"][node]
     for a in range(num_actions):
-        pair = pairs[first_pair + a]
-        rules.q[a] = sign * (pair["q_upper"] if upper else pair["q_lower"])
-        rules.w[a] = rules.priors[pair["action"]]
+        q[a] = sign * (pairs["q_upper"][pair] if upper else pairs["q_lower"][pair])
+        w[a] = rules.priors[pairs["action"][pair]]
+        pair += 1
     value = sign * builtin_value(
-        rules.operator, rules.q[:num_actions], rules.w[:num_actions], rules.temperature
+        rules.operator, q[:num_actions], w[:num_actions], rules.temperature
     )
     rounding = value_rounding(num_actions, rules.bound.scale, rules.temperature)
     return float(value + rounding if upper else value - rounding)
 
 
 def backup_side(
-    nodes: Any,
-    pairs: Any,
-    entries: Any,
-    i: int,
-    upper: bool,
-    tune: int,
-    rules: SweepRules,
+    g: Outcomes, node: int, upper: bool, tune: int, rules: SweepRules
 ) -> float:
-    """Bring the upper (or lower) bounds of node ``i`` up to date.
+    """Bring the upper (or lower) bounds of a node up to date.
 
     Returns by how much the bound on its value closed.
     """
-    outcomes, node = Outcomes(nodes, entries), nodes[i]
-    for p in range(node["first"], node["first"] + node["size"]):
-        if pairs[p]["total"] > 0.0:
-            update_pair(outcomes, pairs[p], upper, tune, rules)
-    value = node_bound(node, pairs, upper, rules)
+    nodes, totals = g.nodes, g.pairs["total"]
+    first_pair = nodes["first"][node]
+    for p in range(first_pair, first_pair + nodes["size"][node]):
+        if totals[p] > 0.0:
+            update_pair(g, p, upper, tune, rules)
+    value = node_bound(g, node, upper, rules)
     if upper:
-        closed = node["upper"] - value
+        closed = nodes["upper"][node] - value
         if closed > 0.0:
-            node["upper"] = value
+            nodes["upper"][node] = value
     else:
-        closed = value - node["lower"]
+        closed = value - nodes["lower"][node]
         if closed > 0.0:
-            node["lower"] = value
+            nodes["lower"][node] = value
     return float(max(0.0, closed))
 
 
-def is_stale(g: Graph, node: Any, tune: int) -> bool:
+def is_stale(g: Graph, node: int, tune: int) -> bool:
     """Whether the bounds of a node can be others than they are."""
-    if tune == SCAN or node["stale"] & SAMPLED:
+    stale, starts, lengths = g.nodes["stale"], g.pairs["start"], g.pairs["length"]
+    targets = g.entries.target
+    if tune == SCAN or stale[node] & SAMPLED:
         return True
-    if tune == WALK and node["stale"] & KEPT:
+    if tune == WALK and stale[node] & KEPT:
         return True
-    for p in range(node["first"], node["first"] + node["size"]):
-        pair = g.pairs[p]
-        for e in range(pair["start"], pair["start"] + pair["length"]):
-            if g.nodes[g.entries[e]["target"]]["stale"] & MOVED:
+    first_pair = g.nodes["first"][node]
+    for p in range(first_pair, first_pair + g.nodes["size"][node]):
+        start = starts[p]
+        for e in range(start, start + lengths[p]):
+            if stale[targets[e]] & MOVED:
                 return True
     return False
 
@@ -185,24 +187,27 @@ def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> fl
     the bounds of a node or of one of its pairs exclude each other, the pass ends with
     -1 minus the node's number.
     """
-    total_closed = 0.0
+    nodes, pairs = g.nodes, g.pairs
+    outcomes, total_closed = Outcomes(nodes, pairs, g.entries), 0.0
     for i in range(count - 1, -1, -1):
-        node = g.nodes[order[i]]
+        node = order[i]
         if not is_stale(g, node, tune):
-            node["stale"] &= KEPT
+            nodes["stale"][node] &= KEPT
             continue
         closed = 0.0
         for side in range(2):
-            closed += backup_side(
-                g.nodes, g.pairs, g.entries, order[i], side == 0, tune, rules
-            )
-        node["stale"] = (MOVED if closed > 0.0 else 0) | (KEPT if tune == KEEP else 0)
-        is_crossed = node["lower"] > node["upper"]
-        for p in range(node["first"], node["first"] + node["size"]):
-            is_crossed = is_crossed or g.pairs[p]["q_lower"] > g.pairs[p]["q_upper"]
+            closed += backup_side(outcomes, node, side == 0, tune, rules)
+        nodes["stale"][node] = (MOVED if closed > 0.0 else 0) | (
+            KEPT if tune == KEEP else 0
+        )
+        is_crossed = nodes["lower"][node] > nodes["upper"][node]
+        first_pair = nodes["first"][node]
+        for p in range(first_pair, first_pair + nodes["size"][node]):
+            is_crossed = is_crossed or pairs["q_lower"][p] > pairs["q_upper"][p]
         if is_crossed:
-            return float(-1 - order[i])
-        total_closed += max(0.0, node["mass"] + (1.0 if i == 0 else 0.0)) * closed
+            return float(-1 - node)
+        visits = nodes["mass"][node] + (1.0 if i == 0 else 0.0)
+        total_closed += max(0.0, visits) * closed
     return total_closed
 
 
@@ -220,7 +225,7 @@ class Lines(NamedTuple):
 
 
 def TILT(
-    g: Outcomes, pair: Any, upper: bool, rules: BoundRules, weights: Floats
+    g: Outcomes, pair: int, upper: bool, rules: BoundRules, weights: Floats
 ) -> None:
     """Stand for ``Bound.tilt``, which replaces it in the loops of a search."""
     raise NotImplementedError
@@ -239,28 +244,33 @@ def straighten(
 
     f is the ``upper`` (``lower``) of the nodes. A ``plain`` line is that of the mean.
     """
-    outcomes = Outcomes(g.nodes, g.entries)
+    outcomes = Outcomes(g.nodes, g.pairs, g.entries)
     for i in range(count):
-        node = g.nodes[order[i]]
-        for p in range(node["first"], node["first"] + node["size"]):
-            pair = g.pairs[p]
-            known_bound = pair["q_upper"] if upper else pair["q_lower"]
+        node = order[i]
+        first_pair = g.nodes["first"][node]
+        for p in range(first_pair, first_pair + g.nodes["size"][node]):
+            known_bound = g.pairs["q_upper"][p] if upper else g.pairs["q_lower"][p]
             lines.const[p] = known_bound
-            if pair["total"] == 0.0:
+            if g.pairs["total"][p] == 0.0:
                 continue
-            if plain or pair["cost"] == 0.0:
-                frequencies(outcomes, pair, upper, rules.bound, lines.weight)
-                bound = sample_mean(outcomes, pair, upper, rules.bound)
+            if plain or g.pairs["cost"][p] == 0.0:
+                frequencies(outcomes, p, upper, rules.bound, lines.weight)
+                bound = sample_mean(outcomes, p, upper, rules.bound)
             else:
-                TILT(outcomes, pair, upper, rules.bound, lines.weight)
-                bound = BOUND(outcomes, pair, upper, EVERY, rules.bound)
+                TILT(outcomes, p, upper, rules.bound, lines.weight)
+                bound = BOUND(outcomes, p, upper, EVERY, rules.bound)
             is_decided = bound >= known_bound if upper else bound <= known_bound
             own_weight = 0.0
-            for e in range(pair["start"], pair["start"] + pair["length"]):
-                next_node = g.nodes[g.entries[e]["target"]]
-                value = next_node["upper"] if upper else next_node["lower"]
+            start = g.pairs["start"][p]
+            for e in range(start, start + g.pairs["length"][p]):
+                next_node = g.entries.target[e]
+                value = (
+                    g.nodes["upper"][next_node]
+                    if upper
+                    else g.nodes["lower"][next_node]
+                )
                 bound -= lines.weight[e] * value
-                lines.target[e] = g.entries[e]["target"]
+                lines.target[e] = g.entries.target[e]
                 if lines.target[e] == order[i]:
                     own_weight += lines.weight[e]
                     lines.weight[e] = 0.0
@@ -270,7 +280,7 @@ def straighten(
             )
             if not is_decided:
                 lines.const[p] = bound * scale
-            for e in range(pair["start"], pair["start"] + pair["length"]):
+            for e in range(start, start + g.pairs["length"][p]):
                 lines.weight[e] *= scale
 
 
@@ -291,19 +301,20 @@ def follow(
     for pass_number in range(passes):
         largest_move = 0.0
         for i in range(count - 1, -1, -1):
-            node = g.nodes[order[i]]
+            node = order[i]
             best_value = -math.inf
-            for p in range(node["first"], node["first"] + node["size"]):
-                pair = g.pairs[p]
+            first_pair = g.nodes["first"][node]
+            for p in range(first_pair, first_pair + g.nodes["size"][node]):
                 line_value = lines.const[p]
-                for e in range(pair["start"], pair["start"] + pair["length"]):
+                start = g.pairs["start"][p]
+                for e in range(start, start + g.pairs["length"][p]):
                     line_value += lines.weight[e] * value[lines.target[e]]
                 if upper:
-                    line_value = min(line_value, pair["q_upper"])
+                    line_value = min(line_value, g.pairs["q_upper"][p])
                 else:
-                    line_value = max(line_value, pair["q_lower"])
-                best_value = max(best_value, node["sign"] * line_value)
-            best_value *= node["sign"]
+                    line_value = max(line_value, g.pairs["q_lower"][p])
+                best_value = max(best_value, g.nodes["sign"][node] * line_value)
+            best_value *= g.nodes["sign"][node]
             largest_move = max(largest_move, abs(best_value - value[order[i]]))
             value[order[i]] = best_value
         if largest_move <= still:

@@ -300,8 +300,8 @@ class TotalRegion(Region):
         num_pairs = float(g.nodes["size"][listed].sum())
         lines = Lines(
             np.zeros(len(g.pairs)),
-            np.zeros(len(g.entries)),
-            np.zeros(len(g.entries), dtype=np.int64),
+            np.zeros(g.entries.size),
+            np.zeros(g.entries.size, dtype=np.int64),
             g.nodes[far].copy(),
         )
         for turn in range(MOST_TANGENTS):

@@ -28,7 +28,8 @@ def counted_by_hand(memory, discount):
     graph, known = memory.graph, {}
     for p in range(memory.num_pairs):
         pair = graph.pairs[p]
-        rows = graph.entries[pair["start"] : pair["start"] + pair["length"]]
+        part = slice(pair["start"], pair["start"] + pair["length"])
+        rows = graph.entries.at(part).records()
         state = memory.states[pair["node"]]
         known[state] = [
             (row["weight"] / pair["total"], row["reward"], row["target"])
@@ -165,7 +166,8 @@ def test_a_horizon_is_solved_layer_by_layer():
     search = Certified(problem, delta=0.1)
     answer = search.query(budget=2000)
     pair = search.memory.graph.pairs[0]
-    rows = search.memory.graph.entries[pair["start"] : pair["start"] + pair["length"]]
+    part = slice(pair["start"], pair["start"] + pair["length"])
+    rows = search.memory.graph.entries.at(part).records()
     mean = sum(row["weight"] * row["reward"] for row in rows) / pair["total"]
     assert answer.value == pytest.approx(30.0 * mean, rel=1e-9)
     usual = 30.0 * math.sqrt(mean * (1.0 - mean) / (pair["total"] - 1.0))

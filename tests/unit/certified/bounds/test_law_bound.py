@@ -25,7 +25,7 @@ from smoothcruiser.certified.bounds.base import (
     Outcomes,
     pair_cost,
 )
-from smoothcruiser.certified.graph import ENTRY, NODE, pair_type
+from smoothcruiser.certified.graph import NODE, free_entries, pair_type
 from smoothcruiser.certified.sweeps.memory_kernel import MANY_OUTCOMES
 from smoothcruiser.jit.build import compile_function
 
@@ -39,13 +39,13 @@ def pair_of(counts, values, *, rewards=0.0, cost=COST, high=1.0):
     nodes = np.zeros(size + 2, NODE)
     nodes["q_high"] = high
     nodes["upper"][2:] = nodes["lower"][2:] = values
-    entries = np.zeros(size, ENTRY)
-    entries["weight"], entries["reward"] = counts, rewards
-    entries["target"] = 2 + np.arange(size)
+    entries = free_entries(size)
+    entries.weight[:], entries.reward[:] = counts, rewards
+    entries.target[:] = 2 + np.arange(size)
     pairs = np.zeros(1, pair_type(law.LAW.fields))
     pairs["total"], pairs["length"], pairs["node"] = np.sum(counts), size, 1
     pairs["cost"] = cost
-    return Outcomes(nodes, entries), pairs
+    return Outcomes(nodes, pairs, entries), pairs
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,8 @@ def bound():
 
     @numba.njit
     def call(g, pairs, upper, tune, rules):
-        refresh(g, pairs[0], rules)
-        return side(g, pairs[0], upper, tune, rules)
+        refresh(g, 0, rules)
+        return side(g, 0, upper, tune, rules)
 
     return call
 
@@ -71,7 +71,7 @@ def whole():
 
     @numba.njit
     def call(g, pairs, upper, tune, rules):
-        return side(g, pairs[0], upper, tune, rules)
+        return side(g, 0, upper, tune, rules)
 
     return call
 
@@ -321,7 +321,7 @@ def test_a_long_run_without_a_new_outcome_completes_a_support(whole):
         whole(g, pairs, True, WALK, rules)
         assert pairs["law_found"][0] == 50.0
         assert pairs["law_complete"][0] == 0
-        g.entries["weight"][0] += more
+        g.entries.weight[0] += more
         pairs["total"] += more
         whole(g, pairs, True, WALK, rules)
         assert pairs["law_complete"][0] == complete
@@ -343,7 +343,7 @@ def test_an_outcome_after_a_complete_support_is_marked(whole):
     pairs["length"], pairs["total"] = 2, 201.0
     assert whole(g, pairs, True, WALK, rules) > 0.3
     assert pairs["law_complete"][0] == -1
-    pairs["total"] = g.entries["weight"][0] = 10_000.0
+    pairs["total"] = g.entries.weight[0] = 10_000.0
     pairs["total"] += 1.0
     whole(g, pairs, True, WALK, rules)
     assert pairs["law_complete"][0] == -1

@@ -120,11 +120,11 @@ def test_the_law_is_worst_among_those_of_the_event(memory) -> None:
     for p in np.flatnonzero(repeats >= 1.0).tolist():
         pair = g.pairs[p]
         part = slice(int(pair["start"]), int(pair["start"] + pair["length"]))
-        again = g.entries["weight"][part] - 1.0
-        f = g.entries["reward"][part] + 0.8 * work.values[g.entries["target"][part]]
+        again = g.entries.weight[part] - 1.0
+        f = g.entries.reward[part] + 0.8 * work.values[g.entries.target[part]]
         bound = worst(g, p, 1.0, region.scale, work, region.rules)
         assert work.weights[part].sum() == pytest.approx(1.0, abs=1e-6)
-        least = predict(g, pair)[0] - (pair["cost"] + LAW_COST)
+        least = predict(g, p)[0] - (pair["cost"] + LAW_COST)
         laws = rng.dirichlet(again + 0.5, size=4_000)
         inside = (again * np.log(laws)).sum(axis=1) >= least
         assert inside.any()

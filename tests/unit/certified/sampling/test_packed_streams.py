@@ -72,7 +72,8 @@ def test_what_is_kept_of_a_pair_is_the_beginning_of_its_stream(
         for _ in range(int(pair["total"])):
             reward, after = problem.oracle(state, int(pair["action"]), rng)
             wanted[reward, memory.nodes[after]] += 1
-        kept = memory.graph.entries[pair["start"] : pair["start"] + pair["length"]]
+        part = slice(pair["start"], pair["start"] + pair["length"])
+        kept = memory.graph.entries.at(part).records()
         found = {(e["reward"], e["target"]): e["weight"] for e in kept}
         assert found == wanted
         compared += 1

@@ -235,5 +235,5 @@ def test_samples_with_next_states_stay_so():
     g = memory.memory.graph
     last = g.nodes["last"][g.pairs["node"][: memory.memory.num_pairs]] == 1
     for pair in g.pairs[: memory.memory.num_pairs][last]:
-        entries = g.entries[pair["start"] : pair["start"] + pair["length"]]
-        assert np.all(entries["target"] == 0)
+        part = slice(pair["start"], pair["start"] + pair["length"])
+        assert np.all(g.entries.target[part] == 0)
