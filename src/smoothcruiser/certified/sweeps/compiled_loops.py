@@ -150,7 +150,7 @@ def make_counted_loops(operator: Operator) -> CountedLoops:
     if operator_parts is not None and not operator_parts.compiled:
         plain_loops = [rebound(function, new_globals) for function in COUNTED]
         return CountedLoops(*plain_loops)._replace(price=PYTHON_PRICE)
-    loops = [
+    loops: list[Any] = [
         CERTIFIED.kernel(function, nogil=True, **new_globals) for function in COUNTED
     ]
     return CountedLoops(*loops)
