@@ -55,7 +55,9 @@ def calls_the_oracle(function: Function) -> Function:
 class Counting(Protocol):
     """An engine that counts its oracle calls as it makes them."""
 
-    calls: int
+    @property
+    def calls(self) -> int:
+        """Calls so far."""
 
 
 @contextmanager

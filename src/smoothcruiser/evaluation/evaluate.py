@@ -68,7 +68,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Phases
 from smoothcruiser.query import Query
-from smoothcruiser.tree.kernels.kernel import Setting
+from smoothcruiser.tree.search_numbers import Setting
 from smoothcruiser.tree.search_setting import REACH
 from smoothcruiser.tree.tree import Tree
 

@@ -48,15 +48,11 @@ from smoothcruiser.tree.kernels.kernel import (
     UNDECLARED_END,
     Floats,
     Ints,
-    Setting,
     count_open_actions,
-    find_child,
     gather,
-    same,
-    sign_of,
-    state_hash,
 )
-from smoothcruiser.tree.search_rules import TreeRule
+from smoothcruiser.tree.kernels.parts_kernel import find_child, same, state_hash
+from smoothcruiser.tree.search_numbers import Setting, TreeRule
 from smoothcruiser.tree.selection import recommended_slot, sample_slot
 
 
@@ -74,6 +70,14 @@ STEP, LEGAL, TERMINAL, PLAYER, ROW = (
 )
 GRADIENT, OMEGA, UNINFORMED = builtin_gradient, builtin_omega, builtin_blind
 LOAD, STORE, KEEP, HASH, SAME = load, store, keep, state_hash, same
+
+
+def sign_of(setting: Setting, data: Any, state: Any) -> float:
+    """+1 where the max player moves, -1 where the min player does, 0 otherwise."""
+    if not setting.game:
+        return 1.0
+    player = PLAYER(data, state)
+    return 1.0 if player == 1 else -1.0 if player == 2 else 0.0
 
 
 def node_policies(

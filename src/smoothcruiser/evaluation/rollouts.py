@@ -38,9 +38,8 @@ from smoothcruiser.problem.states import Guard, copy_state
 from smoothcruiser.problem.step_errors import call_oracle
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.compiled_tree import machine_for
-from smoothcruiser.tree.kernels.kernel import Setting
 from smoothcruiser.tree.kernels.shared_machine import RowMachine, as_columns
-from smoothcruiser.tree.search_rules import TreeRule
+from smoothcruiser.tree.search_numbers import Setting, TreeRule
 from smoothcruiser.tree.selection import sample_slot
 from smoothcruiser.tree.tree import Tree
 
@@ -365,7 +364,7 @@ class CompiledRollouts:
         return outcomes[-1] if outcomes else (kernel.CUT, 0)
 
     def _complain(self, status: int) -> None:
-        from smoothcruiser.tree.search_setting import complain
+        from smoothcruiser.tree.kernels.array_tree import complain
 
         machine, scratch = self.loop.policy.machine, self.loop.scratch
         fault_state = int(scratch[1]) if machine is None else machine.load(scratch, 1)

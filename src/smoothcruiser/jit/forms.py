@@ -175,15 +175,18 @@ def interpret_as(function: Callable[..., Any], twin: Callable[..., Any]) -> None
 
 
 def interpreted_form(
-    function: types.FunctionType, parts: dict[str, types.FunctionType] | None = None
-) -> types.FunctionType:
+    function: Any,
+    parts: dict[str, types.FunctionType] | None = None,
+    **constants: Any,
+) -> Any:
     """A copy of a kernel and of all that it calls, with ``_Buffers`` for NumPy.
 
-    ``parts`` take the places of the functions that have their names. Constants in
-    arrays become lists, which have Python's numbers.
+    ``parts`` take the places of the functions that have their names, ``constants`` those
+    of named globals. Constants in arrays become lists, which have Python's numbers.
+    Copies are stored for ever, so parts and constants must be few.
     """
     parts = {} if parts is None else parts
-    key = (function, *sorted((name, id(part)) for name, part in parts.items()))
+    key = (function, frozenset(parts.items()), frozenset(constants.items()))
     if key not in _interpreted:
         scope = dict(function.__globals__)
         if "np" in scope:
@@ -198,8 +201,9 @@ def interpreted_form(
                 scope[name] = _twins[own_part]
             else:
                 own_parts = parts if own_part is called else {}
-                scope[name] = interpreted_form(own_part, own_parts)
+                scope[name] = interpreted_form(own_part, own_parts, **constants)
         for name in function.__code__.co_names:
             if isinstance(scope.get(name), np.ndarray):
                 scope[name] = scope[name].tolist()
+        scope.update(constants)
     return _interpreted[key]

@@ -11,21 +11,15 @@ changes the answer; the workers that grow them do not:
             so the forest depends on the totals alone
   workers   threads for compiled trees, since machine code runs without the
             interpreter's lock; processes or Dask for plain ones, which travel there and
-            back (``tree.forest``); this thread otherwise
+            back (``PlainTree.pack``); this thread otherwise
   proofs    a tree stops where its own root is proven, not where another's is: that
             would depend on the speed of the workers
   merging   a node of the forest is the nodes of the same path (actions, states) in all
             trees that have it; visits and totals are added in the order of the trees,
             and boxes (``rules_kernel``) are intersected: each of them holds
 
-A forest has the interface of one tree (``plain.PlainTree``, ``compiled.CompiledTree``),
+A forest has the interface of one tree (``tree.kernels.array_tree``),
 so ``Tree`` reads, follows and draws it like any other.
-
-Plain trees on their way to a worker and back: nodes as rows, by number.
-
-A pickle of the nodes themselves would go as deep as the tree does, which Python refuses
-for deep ones. A row has the numbers of a node; children and stored outcomes refer to
-rows. The problem does not travel: every worker has its own.
 """
 
 from __future__ import annotations
@@ -38,110 +32,10 @@ from typing import Any
 
 from smoothcruiser.engines.pools.base import Pool
 from smoothcruiser.jit.interrupts import StopRequest
-from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import Guard
-from smoothcruiser.tree.plain.plain_nodes import Node, PlainNode
-from smoothcruiser.tree.plain.plain_tree import PlainTree
-from smoothcruiser.tree.search_rules import MEAN, PARENT_PRIOR, VISITS_PRIOR
+from smoothcruiser.tree.kernels.plain_tree import PlainTree
+from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.search_numbers import MEAN, PARENT_PRIOR, VISITS_PRIOR
 from smoothcruiser.tree.selection import passed_up, visit_shares
-from smoothcruiser.tree.widening import MoveAnswers
-
-REFERRING = ("children", "outcomes")  # slots that name other nodes
-NUMBERS = tuple(name for name in PlainNode.__slots__ if name not in REFERRING)
-# attributes that stay, are built anew, or have a meaning only within a simulation
-STAYS = frozenset(
-    (
-        *(
-            "problem",
-            "guard",
-            "hold",
-            "pool",
-            "root",
-            "pending_nodes",
-            "_order",
-            "_numbers",
-        ),
-        *(
-            "nodes",
-            "policies",
-            "new_leaf",
-            "stored_child",
-            "sampled",
-            "action",
-            "slot",
-            "added",
-        ),
-    )
-)
-
-PackedTree = dict[str, Any]
-
-
-def pack_tree(tree: PlainTree) -> PackedTree:
-    """The tree as plain data, without its problem."""
-    nodes = tree._ordered_nodes()
-    node_index = {id(node): i for i, node in enumerate(nodes)}
-    return {
-        "rows": [tuple(getattr(node, name) for name in NUMBERS) for node in nodes],
-        "children": [
-            [(key, node_index[id(child)]) for key, child in node.children.items()]
-            for node in nodes
-        ],
-        "outcomes": [
-            {
-                slot: (
-                    *(move_answers.samples, move_answers.ends, move_answers.paid),
-                    [
-                        (node_index[id(c)], count, paid)
-                        for c, count, paid in move_answers.by_child.values()
-                    ],
-                )
-                for slot, move_answers in node.outcomes.items()
-            }
-            for node in nodes
-        ],
-        "pending_nodes": [node_index[node_id] for node_id in tree.pending_nodes],
-        "rest": {
-            name: value for name, value in tree.__dict__.items() if name not in STAYS
-        },
-    }
-
-
-def restore_tree(tree: PlainTree, form: PackedTree) -> None:
-    """Replace the contents of ``tree`` by a packed one; problem and hold stay."""
-    nodes = []
-    for row in form["rows"]:
-        node: PlainNode = object.__new__(PlainNode)
-        for name, value in zip(NUMBERS, row, strict=True):
-            setattr(node, name, value)
-        nodes.append(node)
-    for node, child_indices, stored_outcomes in zip(
-        nodes, form["children"], form["outcomes"], strict=True
-    ):
-        node.children = {key: nodes[i] for key, i in child_indices}
-        node.outcomes = {}
-        for slot, (num_samples, num_ends, paid, seen_rows) in stored_outcomes.items():
-            move_answers = node.outcomes[slot] = MoveAnswers()
-            move_answers.samples, move_answers.ends, move_answers.paid = (
-                num_samples,
-                num_ends,
-                paid,
-            )
-            move_answers.by_child = {
-                id(nodes[i]): (nodes[i], count, total) for i, count, total in seen_rows
-            }
-    tree.__dict__.update(form["rest"])
-    tree.root, tree._order = nodes[0], None
-    tree.pending_nodes = {id(nodes[i]) for i in form["pending_nodes"]}
-
-
-def unpack_tree(problem: Problem, form: PackedTree) -> PlainTree:
-    """The tree that was packed, for ``problem``."""
-    tree: PlainTree = object.__new__(PlainTree)
-    tree.problem, tree.guard, tree.hold = problem, Guard(), StopRequest()
-    restore_tree(tree, form)
-    return tree
-
 
 TreeNode = tuple[int, int]  # a tree, and the number of a node in it
 
@@ -200,7 +94,7 @@ def grow_here(built: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
 def grow_there(problem: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
     """The same as ``grow_here`` in a worker, which returns the packed tree."""
 
-    tree = unpack_tree(problem, tree_slice.tree)
+    tree = PlainTree.from_packed(problem, tree_slice.tree)
     end_time = (
         math.inf
         if tree_slice.seconds is None
@@ -219,7 +113,7 @@ def grow_there(problem: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
         )
         is_done = tree.grow_slice(tree_slice.simulations, call_goal)
         slice_calls *= 2
-    return tree_slice.number, is_done, pack_tree(tree)
+    return tree_slice.number, is_done, tree.pack()
 
 
 class Forest:
@@ -239,7 +133,7 @@ class Forest:
         self.until: float | None = None  # when growth has to end, of perf_counter
         self.slice_seconds = LEAST_SECONDS if travels else 0.0
         self.least_slice = len(trees)  # calls: fewer would leave trees out
-        self._extra = 0  # calls that were made elsewhere
+        self.extra_calls = 0  # calls that were made elsewhere
         self._hold = StopRequest()
         self._forget_merged()
 
@@ -259,7 +153,7 @@ class Forest:
         )
         goals = zip(
             divide_total(simulations, list(simulations_made)),
-            divide_total(calls - self._extra, list(calls_made)),
+            divide_total(calls - self.extra_calls, list(calls_made)),
             strict=True,
         )
         tree_slices = []
@@ -277,7 +171,7 @@ class Forest:
         def report(tree_slice: Slice, slice_result: tuple[int, bool, Any]) -> bool:
             tree_number, is_finished[tree_number], packed_tree = slice_result
             if packed_tree is not None:
-                restore_tree(self.trees[tree_number], packed_tree)
+                self.trees[tree_number].unpack(packed_tree)
             return False
 
         if self.pool is None:
@@ -288,7 +182,7 @@ class Forest:
             return all(is_finished)
         start_time = time.perf_counter()
         packed_slices = [
-            replace(tree_slice, tree=pack_tree(tree_slice.tree))
+            replace(tree_slice, tree=tree_slice.tree.pack())
             for tree_slice in tree_slices
         ]
         # slices last as long as is worth the journey
@@ -323,7 +217,7 @@ class Forest:
 
     def spend(self, calls: int) -> None:
         """Count calls that were made elsewhere."""
-        self._extra += calls
+        self.extra_calls += calls
 
     def flush(self) -> None:
         """Do nothing: no leaf waits."""
@@ -346,7 +240,7 @@ class Forest:
         twins = [tree.twin() for tree in self.trees]
         open_here = lambda: ThisThread(None, lambda: None)  # noqa: E731
         forest_copy = Forest(twins, open_here, travels=False)
-        forest_copy._extra = self._extra
+        forest_copy.extra_calls = self.extra_calls
         return forest_copy
 
     # --- reading --------------------------------------------------------------
@@ -386,7 +280,7 @@ class Forest:
         return (
             nodes,
             simulations,
-            calls + self._extra,
+            calls + self.extra_calls,
             max(counts[3] for counts in tree_counts),
         )
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,20 +36,9 @@ from smoothcruiser.tree.kernels.rules_kernel import (
     improved_policy,
     transform_values,
 )
-from smoothcruiser.tree.plain.plain_nodes import Node
-from smoothcruiser.tree.search_rules import (
-    IMPROVED,
-    MEAN,
-    PRIOR_UPPER,
-    TREE_SEARCHES,
-    Search,
-    TreeRule,
-    check_finite,
-)
-
-if TYPE_CHECKING:
-    from smoothcruiser.tree.tree import Tree
-
+from smoothcruiser.tree.node import Node, SearchTree
+from smoothcruiser.tree.search_numbers import IMPROVED, MEAN, PRIOR_UPPER, TreeRule
+from smoothcruiser.tree.search_rules import TREE_SEARCHES, Search, check_finite
 
 PLANNED = 64  # simulations of sequential halving where no number was given
 
@@ -149,7 +138,7 @@ for _search in (PUCT(), Gumbel()):
     TREE_SEARCHES[_search.name] = _search
 
 
-def plan_root(tree: Tree, simulations: int | None) -> None:
+def plan_root(tree: SearchTree, simulations: int | None) -> None:
     """Give a root of Gumbel MuZero its numbers, unless it has them."""
     search, gumbel_root = tree.method, getattr(tree.backend, "gumbel", None)
     if not isinstance(search, Gumbel) or gumbel_root is None or len(gumbel_root.plan):
@@ -175,7 +164,7 @@ def _positive_uniform(u: float) -> float:
     return max(u, 2.0**-60)
 
 
-def gumbel_action(tree: Tree, node: Node) -> int:
+def gumbel_action(tree: SearchTree, node: Node) -> int:
     """The action of a Gumbel root: the best of the most visited ones."""
     gumbel_root, rule, num_legal = tree.backend.gumbel, tree.rule, len(node.actions)
     x = [node.sign * q for q in tree.q_values(0)]
@@ -187,7 +176,7 @@ def gumbel_action(tree: Tree, node: Node) -> int:
     return acts[best_slot]
 
 
-def search_policy(tree: Tree, number: int = 0) -> list[float]:
+def search_policy(tree: SearchTree, number: int = 0) -> list[float]:
     """The training target of a policy at a node: shares of all K actions."""
     node = tree.node(number)
     num_legal, action_shares = len(node.actions), [0.0] * tree.problem.num_actions

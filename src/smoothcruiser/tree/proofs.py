@@ -33,11 +33,11 @@ from smoothcruiser.operators import Max
 from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.facts import Facts, largest
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.tree.node import SearchTree
+from smoothcruiser.tree.search_numbers import NO_PRIOR, Setting
 
 if TYPE_CHECKING:
-    from smoothcruiser.tree.kernels.kernel import Setting
     from smoothcruiser.tree.search_rules import Search
-    from smoothcruiser.tree.tree import Tree
 
 
 NOT_INSPECTED = "not inspected apart from the search"
@@ -47,8 +47,6 @@ def check_solvable(problem: Problem, search: Search) -> None:
     """Refuse ``solve=True`` where nothing could be proven."""
     if not search.solve:
         return
-    from smoothcruiser.tree.search_rules import NO_PRIOR
-
     requirement = None
     if not problem.deterministic:
         requirement = (
@@ -107,14 +105,14 @@ def broken_claim(problem: Problem, state: object) -> Refuted:
     )
 
 
-def is_rounded(tree: Tree) -> bool:
+def is_rounded(tree: SearchTree) -> bool:
     """Whether a number in a box was rounded, on the way up or before the first call."""
     if not tree.setting.solves:
         return False
     return bool(tree.backend.inexact) or not spans_are_exact(tree.problem.facts)
 
 
-def root_boxes(tree: Tree) -> tuple[Interval, dict[int, Interval]]:
+def root_boxes(tree: SearchTree) -> tuple[Interval, dict[int, Interval]]:
     """(the box of V, those of the legal actions), with room for rounding."""
     root = tree.node(0)
     root_box = root.box
@@ -130,7 +128,7 @@ def root_boxes(tree: Tree) -> tuple[Interval, dict[int, Interval]]:
     }
 
 
-def certificate_of(tree: Tree, looked: str = NOT_INSPECTED) -> Certificate:
+def certificate_of(tree: SearchTree, looked: str = NOT_INSPECTED) -> Certificate:
     """The certificate of the root's boxes; ``looked`` names other inspections.
 
     There is none after an error that has refuted its assumptions.
@@ -156,7 +154,7 @@ def certificate_of(tree: Tree, looked: str = NOT_INSPECTED) -> Certificate:
     )
 
 
-def note_of(tree: Tree) -> str:
+def note_of(tree: SearchTree) -> str:
     """The proof in one sentence."""
     root = tree.node(0)
     low, high = root.box or (-math.inf, math.inf)

@@ -42,7 +42,6 @@ from smoothcruiser.tree.kernels.rules_kernel import ANY_TIME, FLAGS
 
 if TYPE_CHECKING:
     from smoothcruiser.exact.solution import Solution
-    from smoothcruiser.tree.search_rules import Search
 
 
 class KnownRow(NamedTuple):
@@ -139,7 +138,7 @@ def _is_solution(given: Any) -> bool:
     return isinstance(given, Solution)
 
 
-def bounds_of(problem: Problem, search: Search) -> KnownBounds:
+def bounds_of(problem: Problem, search: Any) -> KnownBounds:
     """The bounds of a search as they are now; none where it has none."""
     if search.bounds is None:
         return KnownBounds()
@@ -191,7 +190,7 @@ def _memory_states(table: Any) -> Iterator[KnownState]:
         yield row.state, row.remaining, row.player, row.q_intervals
 
 
-def _check_same(problem: Problem, search: Search) -> None:
+def _check_same(problem: Problem, search: Any) -> None:
     """Refuse a memory of another problem; where it starts makes no difference."""
     memory_problem = search.bounds.problem
     if memory_problem is problem:
@@ -206,7 +205,7 @@ def _check_same(problem: Problem, search: Search) -> None:
         )
 
 
-def _solution_states(problem: Problem, search: Search) -> Iterator[KnownState]:
+def _solution_states(problem: Problem, search: Any) -> Iterator[KnownState]:
     solution: Solution = search.bounds
     q_values, states = solution.q_values, solution.states
     if solution.stages is not None:

@@ -35,16 +35,25 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from smoothcruiser.displayable import Shown
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators import KL, OPERATORS, Entropy, Max, Operator, Sparsemax
-from smoothcruiser.operators.base import OWN
-from smoothcruiser.operators.dispatch import is_greedy
+from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax
 from smoothcruiser.problem.arguments import is_number, is_whole
 from smoothcruiser.tree.evaluators import LeafEvaluator, evaluator_of
 from smoothcruiser.tree.evaluators.functions import check_leaves
+from smoothcruiser.tree.pruning import check_bounds
+from smoothcruiser.tree.search_numbers import (
+    BEST,
+    BOLTZMANN,
+    MEAN,
+    NO_PRIOR,
+    PRIORS,
+    SMOOTH,
+    UPPER,
+    TreeRule,
+)
 
 
 def check_widening(method: Any, name: str) -> None:
@@ -96,93 +105,10 @@ def check_finite(
         )
 
 
-# how a node descends; the last two by a prior (``rules_kernel``)
-UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED = range(4)
-MEAN, SMOOTH, BEST = range(3)  # the value that a node passes up
-NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR = range(3)
-PRIORS = {"visits": VISITS_PRIOR, "parent": PARENT_PRIOR}
-
 # In units of reward, as in Dam et al. 2021. It is used where the problem itself
 # has no temperature.
 DEFAULT_TEMPERATURE = 0.1
 MOST_TREES = 4096  # as many as there may be workers
-SMALLEST_TEMPERATURE = 1e-300  # as of ``TemperedOperator``
-
-
-class TreeRule(NamedTuple):
-    """A method in the engine's numbers; one compiled engine runs them all."""
-
-    descent: int  # UPPER, BOLTZMANN, PRIOR_UPPER or IMPROVED
-    up: int  # MEAN, SMOOTH or BEST
-    code: int  # the operator of the descent and of SMOOTH
-    exploration: float  # c or e; NaN: c is the largest |Q| of the node
-    initial: float  # Q of an untried action; NaN: from the node's first estimate
-    most_visited: bool  # whether visits decide the recommendation
-    temperature: float = 0.0
-    cools: bool = False  # whether the temperature is divided by log(N + exp 1)
-    counts_actions: bool = False  # whether l = e |A| / log(N + shift)
-    shift: float = 1.0
-    entropy: float = 0.0  # b(0); 0 where no entropy is kept
-    prior: int = NO_PRIOR  # or where the pi_0 of RENTS comes from
-    base: float = 1.0  # of PUCT's log((1 + N + base) / base)
-    value_scale: float = 0.0  # of Gumbel MuZero's transform of values
-    visit_offset: float = 0.0
-    warm: bool = False  # whether nodes keep first values of their actions
-
-
-def check_rule(name: str, rule: Any) -> TreeRule:
-    """``rule`` of the search ``name``, checked: the engine can run its numbers.
-
-    Other numbers would select another method, or divide by zero.
-    """
-    if not isinstance(rule, TreeRule):
-        raise InvalidInput(
-            f"{name}: rule must return a TreeRule, got {type(rule).__name__}."
-        )
-    operator_codes = sorted({operator.code for operator in OPERATORS.values()} - {OWN})
-    allowed_codes = {
-        "descent": (UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED),
-        "up": (MEAN, SMOOTH, BEST),
-        "code": tuple(operator_codes),
-        "prior": (NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR),
-    }
-    for field, allowed in allowed_codes.items():
-        value = getattr(rule, field)
-        if not is_whole(value) or value not in allowed:
-            raise InvalidInput(
-                f"{name}: {field} of its TreeRule must be one of "
-                f"{', '.join(map(str, allowed))}, got {value!r}."
-            )
-    is_regularized = not is_greedy(rule.code)
-    needs_temperature = is_regularized and (
-        rule.descent == BOLTZMANN or rule.up == SMOOTH
-    )
-    # log(N + shift) is at least 0 for all N
-    lower_bounds = {"exploration": 0.0, "shift": 1.0, "entropy": 0.0, "base": 1.0}
-    lower_bounds |= {"value_scale": 0.0, "visit_offset": 0.0}
-    lower_bounds["temperature"] = SMALLEST_TEMPERATURE if needs_temperature else 0.0
-    for field, lower_bound in lower_bounds.items():
-        value = getattr(rule, field)
-        is_adaptive = field == "exploration" and rule.descent in (UPPER, PRIOR_UPPER)
-        if is_adaptive and is_number(value) and math.isnan(value):
-            continue
-        if not is_number(value) or not lower_bound <= value < math.inf:
-            raise InvalidInput(
-                f"{name}: {field} of its TreeRule must be a finite number of at least "
-                f"{lower_bound:g}, got {value!r}."
-            )
-    if not is_number(rule.initial) or math.isinf(rule.initial):
-        raise InvalidInput(
-            f"{name}: initial of its TreeRule must be a finite number or NaN, got "
-            f"{rule.initial!r}."
-        )
-    for field in ("cools", "counts_actions", "most_visited", "warm"):
-        if not isinstance(getattr(rule, field), bool):
-            raise InvalidInput(
-                f"{name}: {field} of its TreeRule must be True or False, got "
-                f"{getattr(rule, field)!r}."
-            )
-    return rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,8 +177,6 @@ class Search(ABC):
         check_finite(self, "virtual_loss", least=0.0)
         check_leaves(self)
         if self.bounds is not None:
-            from smoothcruiser.tree.pruning import check_bounds
-
             check_bounds(self)
 
     def _read_evaluator(self, name: str) -> None:

@@ -14,8 +14,6 @@ Which code grows a tree: compiled for compiled oracles, plain Python for any.
 
 Both agree to the last bit. Compiling takes seconds, and is a phase that is reported: a
 ``Tree`` compiles when it is made, not when it grows, so that growth has its seconds.
-
-The errors that a compiled tree can only report by a number.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
 from smoothcruiser.engines.registry import find_executor, machine_code, not_compiled
@@ -33,31 +31,21 @@ from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import check_seconds, is_whole
-from smoothcruiser.problem.bounds import bounds_at, bounds_slack
+from smoothcruiser.problem.bounds import bounds_slack
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import by_identity
-from smoothcruiser.problem.step_errors import (
-    answers_changed,
-    at_pair,
-    bad_player,
-    reward_outside,
-    undeclared_end,
-)
 from smoothcruiser.progress import Callback, Phases, finish, show_bar, time_left
 from smoothcruiser.tree.evaluators.evaluator_queue import (
     evaluates_limit,
     evaluator_notes,
     evaluators_for,
 )
-from smoothcruiser.tree.kernels import kernel
-from smoothcruiser.tree.kernels.kernel import Setting, TreeStart
-from smoothcruiser.tree.proofs import broken_claim, note_of, rounding, two_outcomes
-from smoothcruiser.tree.search_rules import NO_PRIOR, Search
+from smoothcruiser.tree.kernels.array_tree import TreeStart
+from smoothcruiser.tree.node import SearchTree
+from smoothcruiser.tree.proofs import note_of, rounding
+from smoothcruiser.tree.search_numbers import NO_PRIOR, Setting
+from smoothcruiser.tree.search_rules import Search
 from smoothcruiser.tree.widening import limits_chance
-
-if TYPE_CHECKING:
-    from smoothcruiser.tree.tree import Tree
-
 
 # Without a horizon, the depth is such that gamma^d is a hundredth: the rewards
 # beyond move a value by at most 0.5% of its span.
@@ -212,7 +200,7 @@ class Growth:
         """Whether the progress function returned False."""
         return self.phases.refused
 
-    def start(self, tree: Tree) -> tuple[int, int]:
+    def start(self, tree: SearchTree) -> tuple[int, int]:
         """(the last simulation, the last call) of a tree that begins to grow."""
         self._before = tree.simulations, tree.num_calls
         self._begin = time.perf_counter()
@@ -227,15 +215,15 @@ class Growth:
         )
         return next(last_counts), next(last_counts)
 
-    def begin(self, tree: Tree) -> bool:
+    def begin(self, tree: SearchTree) -> bool:
         """Report that sampling begins; return whether to stop."""
         return self.phases.begin("sampling", **self.facts(tree))
 
-    def tell(self, tree: Tree) -> bool:
+    def tell(self, tree: SearchTree) -> bool:
         """Report how large the tree is; return whether to stop."""
         return self.progress is not None and self.phases.tell(**self.facts(tree))
 
-    def facts(self, tree: Tree) -> dict[str, Any]:
+    def facts(self, tree: SearchTree) -> dict[str, Any]:
         """The facts about a tree that reports contain."""
         simulations = tree.simulations - self._before[0]
         num_calls = tree.num_calls - self._before[1]
@@ -264,7 +252,7 @@ class Growth:
 MOST_SHOWN = 10  # actions: a note lists their visits
 
 
-def notes_of(tree: Tree) -> tuple[str, ...]:
+def notes_of(tree: SearchTree) -> tuple[str, ...]:
     """Sentences on the growth of a tree, and on the limits of its values."""
     visits = tree.node(0).edge_visits
     visits_text = (
@@ -313,7 +301,7 @@ def notes_of(tree: Tree) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def promise_of(tree: Tree) -> str:
+def promise_of(tree: SearchTree) -> str:
     """The promise of a tree: none, or its proof."""
     if tree.method.solve:
         return note_of(tree)
@@ -330,7 +318,7 @@ def _count_text(number: int, thing: str) -> str:
 
 
 def backend_of(
-    tree: Tree, executor: str | None, callback: Callback | None = None
+    tree: SearchTree, executor: str | None, callback: Callback | None = None
 ) -> Any:
     """The code that grows the tree; ``callback`` hears that it is compiled."""
     start_time = time.perf_counter()
@@ -341,7 +329,7 @@ def backend_of(
     return backend
 
 
-def _build_backend(tree: Tree, executor: str | None) -> Any:
+def _build_backend(tree: SearchTree, executor: str | None) -> Any:
     is_compiled = is_machine_code(tree.problem, tree.method, executor)
     trees = [
         _build_tree(tree, is_compiled, tree_number)
@@ -351,11 +339,8 @@ def _build_backend(tree: Tree, executor: str | None) -> Any:
     if _is_pool(executor):
         for single_tree in trees:
             single_tree.name = executor
-    if tree.method.leaf_rollouts > 1:
-        for single_tree in trees:
-            single_tree.spread = (
-                pool_opener if len(trees) == 1 and _is_pool(executor) else None
-            )
+    if tree.method.leaf_rollouts > 1 and len(trees) == 1 and _is_pool(executor):
+        trees[0].leaves.spread = pool_opener
     if len(trees) == 1:
         return trees[0]
     from smoothcruiser.tree.forest import Forest
@@ -401,7 +386,7 @@ def _is_pool(executor: str | None) -> bool:
     return executor is not None and find_executor(executor).pool is not None
 
 
-def _build_tree(tree: Tree, is_compiled: bool, tree_number: int) -> Any:
+def _build_tree(tree: SearchTree, is_compiled: bool, tree_number: int) -> Any:
     """One tree; the first has the stream of a tree alone."""
     problem, without_prior = tree.problem, tree.rule.prior == NO_PRIOR
     num_actions = problem.num_actions
@@ -427,22 +412,22 @@ def _build_tree(tree: Tree, is_compiled: bool, tree_number: int) -> Any:
 
         return CompiledEvaluatorTree(evaluators, start)
     if evaluators is not None:
-        from smoothcruiser.tree.plain.plain_evaluation import PlainEvaluatorTree
+        from smoothcruiser.tree.kernels.plain_evaluation import PlainEvaluatorTree
 
         return PlainEvaluatorTree(evaluators, start)
     if is_compiled:
         from smoothcruiser.tree.kernels.compiled_tree import CompiledTree
 
         return CompiledTree(start)
-    from smoothcruiser.tree.plain.plain_tree import PlainTree
+    from smoothcruiser.tree.kernels.leaf_values import LeafRollouts
+    from smoothcruiser.tree.kernels.plain_tree import PlainTree
 
-    plain_tree = PlainTree(start)
-    plain_tree.leaves = tree.method.leaf_rollouts, tree.seed, tree_number
-    return plain_tree
+    num_rollouts = tree.method.leaf_rollouts
+    return PlainTree(start, LeafRollouts(num_rollouts, tree.seed, tree_number))
 
 
 def _pool_opener(
-    tree: Tree, executor: str | None, is_compiled: bool
+    tree: SearchTree, executor: str | None, is_compiled: bool
 ) -> Callable[[], Pool]:
     """A function that opens workers, which grow trees or run rollouts from leaves."""
     compute = tree.compute
@@ -469,28 +454,3 @@ def same_problem(problem: Problem) -> Problem:
 
 def do_nothing() -> None:
     """Machine code grows in short slices: there is nothing to interrupt."""
-
-
-def complain(
-    problem: Problem,
-    setting: kernel.Setting,
-    status: int,
-    state: Any,
-    action: int,
-    reward: float,
-) -> None:
-    """Raise the error that a kernel could only report by a number."""
-    if status == kernel.FEW_ACTIONS:
-        problem.legal_actions(state)  # raises with the number of legal actions
-    if status == kernel.BAD_PLAYER:
-        raise bad_player(state, "another number")
-    if status == kernel.BAD_BOUNDS:
-        bounds_at(problem, state)  # raises with the numbers
-        raise answers_changed(state)
-    if status == kernel.TWO_OUTCOMES:
-        raise two_outcomes(at_pair(state, action))
-    if status == kernel.BROKEN_CLAIM:
-        raise broken_claim(problem, state)
-    if status == kernel.BAD_REWARD:
-        raise reward_outside(reward, at_pair(state, action), setting.low, setting.high)
-    raise undeclared_end(at_pair(state, action))

@@ -23,7 +23,7 @@ from typing import Any
 
 from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
 from smoothcruiser.operators.sampling import proportional
-from smoothcruiser.tree.search_rules import SMOOTH, TreeRule
+from smoothcruiser.tree.search_numbers import SMOOTH, TreeRule
 
 # Adaptive exploration of a node with all values 0: a thousandth of a unit, so that
 # it still explores.

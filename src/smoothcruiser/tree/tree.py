@@ -5,8 +5,8 @@ planner does, without a certificate: a tree search promises nothing (``evaluate`
 certify its policy from below). ``advance`` keeps the part of the tree below a move.
 Memory is bounded by ``max_nodes``: a full tree continues to refine its nodes. This
 file decides limits, the stream, and how a node's numbers become a policy. The search
-itself is ``tree.plain.plain_tree`` (any oracle) or ``tree.kernels.kernel`` (compiled
-ones), which agree to the last bit.
+itself is ``tree.kernels.kernel``, interpreted for any oracle and compiled for compiled
+ones, with the same bits.
 
 The policy of a node is that of the problem's operator at the node's values,
 grad F(Q), as everywhere in this library; where the operator is Max it is the
@@ -36,17 +36,11 @@ from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import Compute, ComputeKeywords, check_problem
 from smoothcruiser.tree import proofs as proof
 from smoothcruiser.tree.forest import Forest
-from smoothcruiser.tree.kernels.kernel import Setting
-from smoothcruiser.tree.plain.plain_nodes import Node
+from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.prior_rules import gumbel_action, plan_root, search_policy
 from smoothcruiser.tree.pruning import bounds_of
-from smoothcruiser.tree.search_rules import (
-    IMPROVED,
-    MEAN,
-    Search,
-    check_rule,
-    tree_search,
-)
+from smoothcruiser.tree.search_numbers import IMPROVED, MEAN, Setting, check_rule
+from smoothcruiser.tree.search_rules import Search, tree_search
 from smoothcruiser.tree.search_setting import (
     Growth,
     backend_of,

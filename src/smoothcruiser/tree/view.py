@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput, printable, text_of
-from smoothcruiser.tree.plain.plain_nodes import Node
+from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.tree import Tree
 
 DEEPEST = 12  # levels below the root

@@ -31,22 +31,17 @@ The costs are in docs/tree-search.md. Not in this file: the descent.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from smoothcruiser.tree.kernels.kernel import Setting
-    from smoothcruiser.tree.plain.plain_tree import PlainTree
-    from smoothcruiser.tree.template import Step
+from smoothcruiser.tree.search_numbers import Setting
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# Columns of the compiled tables, one row per node. 0 is no node, since the root is
+# Columns of the tables, one row per node. 0 is no node, since the root is
 # nobody's child. How often its parent's move was answered with this node; the next older
 # node of the same move; then for K actions: the newest node, different next states,
 # samples, ends.
@@ -78,9 +73,6 @@ def open_count(setting: Setting, legal: int, decisions: int) -> int:
     n = float(max(1, decisions))
     num_wanted = setting.action_widening * math.pow(n, setting.action_growth)
     return legal if num_wanted >= legal else math.ceil(num_wanted)
-
-
-# --- compiled trees -----------------------------------------------------------
 
 
 def outcome_tables(room: int, num_actions: int) -> tuple[Ints, Floats]:
@@ -162,71 +154,3 @@ def renumber(outcomes: Ints, paid: Floats, number: Ints, root: int, kept: int) -
                 )
     outcomes[kept:] = 0
     paid[kept:] = 0.0
-
-
-# --- plain trees --------------------------------------------------------------
-
-
-class MoveAnswers:
-    """The answers to one move."""
-
-    __slots__ = ("by_child", "ends", "paid", "samples")
-
-    def __init__(self) -> None:
-        self.samples, self.ends, self.paid = 0, 0, 0.0
-        # by the child's identity, oldest first: (child, samples, sum of rewards)
-        self.by_child: dict[int, tuple[Any, int, float]] = {}
-
-    @property
-    def num_different(self) -> int:
-        """Different next states; all ends are one."""
-        return len(self.by_child) + (1 if self.ends > 0 else 0)
-
-    def sample_stored(self, rng: Any) -> tuple[Any, float]:
-        """(a stored child or None for an end, its mean reward)."""
-        samples_left = rng.integers(self.samples)
-        for child, child_samples, reward_sum in reversed(self.by_child.values()):
-            if samples_left < child_samples:
-                return child, reward_sum / child_samples
-            samples_left -= child_samples
-        return None, self.paid / self.ends
-
-    def count_sample(self, child: Any, reward: float) -> None:
-        """Count one sample of a child, or of an end (None)."""
-        self.samples += 1
-        if child is None:
-            self.ends += 1
-            self.paid += reward
-            return
-        _, child_samples, reward_sum = self.by_child.get(id(child), (child, 0, 0.0))
-        self.by_child[id(child)] = (child, child_samples + 1, reward_sum + reward)
-
-    def twin(self, twins: dict[int, Any]) -> MoveAnswers:
-        """A copy for a copied tree; ``twins`` has its node for each ``id(child)``."""
-        answers_copy = MoveAnswers()
-        answers_copy.samples, answers_copy.ends, answers_copy.paid = (
-            self.samples,
-            self.ends,
-            self.paid,
-        )
-        for child_id, (_, child_samples, reward_sum) in self.by_child.items():
-            child = twins[child_id]
-            answers_copy.by_child[id(child)] = (child, child_samples, reward_sum)
-        return answers_copy
-
-
-def note_path(tree: PlainTree, path: Sequence[Step]) -> None:
-    """Count the samples of a path.
-
-    That waits for its end, since a simulation that ran out of calls is repeated.
-    """
-    for i, step in enumerate(path):
-        if not tree.sampled[i]:
-            continue
-        node, child = tree.nodes[i], None
-        if not step.ended:
-            child = tree.nodes[i + 1] if i + 1 < len(tree.nodes) else tree.new_leaf
-            if child is None:  # there was no room for it
-                continue
-        slot = node.actions.index(step.selection.action)
-        node.outcomes.setdefault(slot, MoveAnswers()).count_sample(child, step.reward)

@@ -10,7 +10,12 @@ import pytest
 from tree_worlds import grow_in_slices, mdp
 
 import smoothcruiser as sc
-from smoothcruiser.tree.widening import MoveAnswers
+from smoothcruiser.tree.widening import (
+    note_child,
+    note_end,
+    outcome_tables,
+    stored_outcome,
+)
 
 
 def fresh(state, action, rng):
@@ -78,13 +83,15 @@ def test_a_repeated_sample_counts_as_a_sample_and_not_as_a_state():
 
 def test_a_stored_state_comes_in_proportion_to_its_samples_with_its_mean_reward():
     """a thrice (rewards 0, 1, 0.5), b once (0.25), an end twice (1, 0)."""
-    a, b, outcomes = object(), object(), MoveAnswers()
-    children, rewards = (a, None, a, b, a, None), (0.0, 1.0, 1.0, 0.25, 0.5, 0.0)
+    a, b, (outcomes, paid) = 1, 2, outcome_tables(3, 1)
+    children, rewards = (a, -1, a, b, a, -1), (0.0, 1.0, 1.0, 0.25, 0.5, 0.0)
     for child, reward in zip(children, rewards, strict=True):
-        outcomes.count_sample(child, reward)
-    assert (outcomes.num_different, outcomes.samples) == (3, 6)
-    found = [outcomes.sample_stored(Stream(i)) for i in range(6)]
-    assert found == [(b, 0.25), (a, 0.5), (a, 0.5), (a, 0.5), (None, 0.5), (None, 0.5)]
+        if child < 0:
+            note_end(outcomes, paid, 0, 0, reward)
+        else:
+            note_child(outcomes, paid, 0, 0, child, reward)
+    found = [stored_outcome(outcomes, paid, 0, 0, Stream(i)) for i in range(6)]
+    assert found == [(b, 0.25), (a, 0.5), (a, 0.5), (a, 0.5), (-1, 0.5), (-1, 0.5)]
 
 
 def test_what_is_taken_again_is_worth_what_it_was():

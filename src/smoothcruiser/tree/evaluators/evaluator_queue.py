@@ -9,7 +9,7 @@ batch at a time.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,26 +17,10 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.evaluators import LeafEvaluator, Leaves
 from smoothcruiser.tree.evaluators.base import Floats
-from smoothcruiser.tree.search_rules import IMPROVED, PRIOR_UPPER, Search
+from smoothcruiser.tree.search_numbers import IMPROVED, PRIOR_UPPER, LeafSetting
+from smoothcruiser.tree.search_rules import Search
 
 MOST_COLLISIONS = 8  # a batch closes once one in so many of its leaves waited already
-
-
-class LeafSetting(NamedTuple):
-    """The valuation of leaves, in the engine's numbers."""
-
-    batch: int  # leaves that wait at most
-    collisions: int  # arrivals at leaves that wait already, before the batch closes
-    mix: float  # the weight of a rollout
-    loss: float  # virtual loss
-    low: float  # bounds on values
-    high: float
-    values: bool  # whether values are asked for; else leaves are rolled out
-    priors: bool
-    firsts: bool  # whether first values of actions are
-    by_prior: bool  # whether nodes keep priors
-    deep: bool  # whether a leaf at the depth limit is asked about too
-    inside: bool  # whether compiled code answers by itself
 
 
 def evaluators_for(

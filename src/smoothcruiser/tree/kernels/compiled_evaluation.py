@@ -8,22 +8,22 @@ are compiled into the machine from the start: nothing is called by address here.
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.build import compile_function
 from smoothcruiser.tree.evaluators.base import Leaves, named_like
 from smoothcruiser.tree.evaluators.evaluator_queue import TreeEvaluators
 from smoothcruiser.tree.kernels import evaluator_kernel as asking
-from smoothcruiser.tree.kernels import kernel
+from smoothcruiser.tree.kernels.array_tree import TreeStart
 from smoothcruiser.tree.kernels.compiled_tree import CompiledTree, Machine, machine_for
-from smoothcruiser.tree.kernels.evaluator_kernel import EvaluatorTree
-from smoothcruiser.tree.kernels.kernel import TreeStart
-from smoothcruiser.tree.kernels.shared_machine import copy_store
-from smoothcruiser.tree.plain.plain_nodes import Node
+from smoothcruiser.tree.kernels.evaluated_tree import EvaluatorTree
+from smoothcruiser.tree.kernels.parts_kernel import (
+    bound_root,
+    empty_table,
+    with_extras,
+)
 
 _machines: dict[Any, EvaluatorMachine] = {}
 
@@ -34,17 +34,20 @@ class EvaluatorMachine:
     def __init__(self, machine: Machine, evaluate: Any) -> None:
         self.kept_alive = machine, evaluate
         self.load, self.allocate = machine.load, machine.allocate
+        self.read_state = machine.read_state
+        self.forget_children, self.bound_root = empty_table, bound_root
         self.add_node, self.move_states = machine.add_node, machine.move_states
         self.rehash, self.compact = machine.rehash, machine.compact
         self.find_child, self.parts = machine.find_child, machine.parts
-        kernel_parts = dict(machine.parts)
-        kernel_parts.pop("ALLOCATE", None)
-        if evaluate is not None:
-            kernel_parts["EVALUATE"] = evaluate
-        self.ask = compile_function(
-            asking.grow, nogil=True, **kernel.with_extras(kernel_parts)
+        machine_parts = with_extras(
+            machine.kernel_parts, by_number="STEP" not in machine.parts
         )
-        self.inform = compile_function(asking.inform_node)
+        if evaluate is None:
+            machine_parts["EVALUATE"] = compile_function(asking.answer_from_tables)
+        else:
+            machine_parts["EVALUATE"] = evaluate
+            machine_parts.pop("salt", None)
+        self.ask = compile_function(asking.grow, nogil=True, **machine_parts)
 
 
 def machine_of(machine: Machine, evaluators: TreeEvaluators) -> EvaluatorMachine:
@@ -129,8 +132,6 @@ class CompiledEvaluatorTree(EvaluatorTree, CompiledTree):
 
     def __init__(self, evaluators: TreeEvaluators, start: TreeStart) -> None:
         self.set_evaluators(evaluators, start)
-        self.has_answers = False
-        self.waiting: Any = None
         # an error of the evaluators is not the oracle's fault
         if evaluators.machines is not None:
             evaluators.answers(Leaves(1, lambda: [start.state], remaining=[0]))
@@ -143,49 +144,11 @@ class CompiledEvaluatorTree(EvaluatorTree, CompiledTree):
         tables = self.evaluators.tables or tuple(np.zeros((0, 1)) for _ in range(3))
         self.waiting = asking.blank_waiting(
             self.setting,
-            self.evaluators.leaf_setting,
-            self.machine.allocate(self.evaluators.leaf_setting.batch),
+            self.leaf_setting,
+            self.machine.allocate(self.leaf_setting.batch),
             tables,
         )
         return root_form
-
-    def _empty_nodes(self, room: int) -> kernel.Nodes:
-        plain_nodes, K = super()._empty_nodes(room), self.setting.num_actions
-        leaf_setting = self.evaluators.leaf_setting
-        num_blocks = 4 if leaf_setting.firsts else 3 if leaf_setting.batch > 1 else 2
-        return plain_nodes._replace(
-            floats=np.zeros((room, kernel.TOTAL + num_blocks * K))
-        )
-
-    def _inform_root(self) -> None:
-        """Ask about the root, which is then a node like any other."""
-        if self.nodes.ints[0, kernel.VISITS] > 0:
-            return
-        state = self._state(0)
-        steps_left = self._remaining([0])
-        answer_row = self.evaluators.answers(
-            Leaves(1, lambda: [state], remaining=steps_left)
-        )[0]
-        leaf_setting, K = self.evaluators.leaf_setting, self.setting.num_actions
-        is_usable = not leaf_setting.values or np.isfinite(answer_row[0])
-        if not is_usable or not self.machine.inform(
-            leaf_setting,
-            self.nodes.ints,
-            self.nodes.floats,
-            0,
-            K,
-            answer_row,
-            self.workspace.acts,
-            self.workspace.p,
-        ):
-            raise self.evaluators.answer_error(
-                state, answer_row, list(self.node(0).actions)
-            )
-        if leaf_setting.values:
-            counts = self.waiting.counts
-            value = asking.clip_value(leaf_setting, float(answer_row[0]), counts)
-            counts[asking.ASKED] += 1
-            kernel.first_estimate(self.nodes.ints, self.nodes.floats, 0, value)
 
     def _leaves(self) -> Leaves:
         """The leaves that wait."""
@@ -206,90 +169,29 @@ class CompiledEvaluatorTree(EvaluatorTree, CompiledTree):
         steps_left = self._remaining(self.waiting.steps[:num_waiting])
         return Leaves(num_waiting, one_by_one, by_field, steps_left)
 
-    def _simulate(self, simulations: int, calls: int) -> int:
-        while True:
-            status = int(
-                self.machine.ask(
-                    self.rule,
-                    self.setting,
-                    self.evaluators.leaf_setting,
-                    self.gumbel,
-                    self.head,
-                    self.weights,
-                    self.data,
-                    self.nodes,
-                    self.workspace,
-                    self.states,
-                    self.scratch,
-                    self.waiting,
-                    self.meta,
-                    self.fault,
-                    simulations,
-                    calls,
-                    self.has_answers,
-                    self.rng,
-                )
+    def _ask(self, simulations: int, calls: int) -> int:
+        return int(
+            self.machine.ask(
+                self.rule,
+                self.setting,
+                self.leaf_setting,
+                self.gumbel,
+                self.head,
+                self.weights,
+                self.data,
+                self.nodes,
+                self.workspace,
+                self.states,
+                self.scratch,
+                self.waiting,
+                self.meta,
+                self.fault,
+                simulations,
+                calls,
+                self.has_answers,
+                self.rng,
             )
-            self.has_answers = False
-            if status == asking.ASK:
-                leaves = self._leaves()
-                self.waiting.answers[: leaves.count] = self.evaluators.answers(leaves)
-                self.has_answers = True
-                continue
-            if status == asking.BAD_ANSWER:
-                raise self._bad_answer()
-            return status
-
-    def _bad_answer(self) -> SmoothcruiserError:
-        leaves, leaf_index = self._leaves(), int(self.waiting.counts[asking.BAD_ROW])
-        state = leaves.states[leaf_index]
-        answer_row = self.evaluators.answers(
-            Leaves(1, lambda: [state], remaining=[0])
-        )[0]
-        return self.evaluators.answer_error(
-            state, answer_row, self.problem.legal_actions(state)
         )
-
-    def flush(self) -> None:
-        """Answer the leaves that still wait."""
-        num_queued = int(self.waiting.counts[asking.QUEUED])
-        if num_queued:
-            self._simulate(int(self.meta[kernel.SIMULATIONS]) + num_queued, 0)
-
-    def twin(self) -> CompiledEvaluatorTree:
-        """A copy that grows by itself."""
-        tree_copy = super().twin()
-        assert isinstance(tree_copy, CompiledEvaluatorTree)
-        state_store = copy_store(self.waiting.states)
-        array_copies = {
-            name: getattr(self.waiting, name).copy() for name in _COPIED_FIELDS
-        }
-        tree_copy.waiting = self.waiting._replace(states=state_store, **array_copies)
-        return tree_copy
-
-    def node(self, i: int) -> Node:
-        """Node ``i``, with its priors and first values."""
-        node, K = super().node(i), self.setting.num_actions
-        leaf_setting, floats = self.evaluators.leaf_setting, self.nodes.floats[i]
-        action_columns = np.array(node.actions)
-
-        def block(block_number: int) -> tuple[float, ...]:
-            return tuple(
-                floats[kernel.TOTAL + block_number * K + action_columns].tolist()
-            )
-
-        prior = block(1) if leaf_setting.by_prior else None
-        first_q = block(3) if leaf_setting.firsts else None
-        return replace(node, prior=prior, first_q=first_q)
-
-    @property
-    def evaluation_counts(self) -> tuple[int, int]:
-        """(leaves evaluated, values that were clipped)."""
-        counts = self.waiting.counts
-        return int(counts[asking.ASKED]), int(counts[asking.CLIPPED])
-
-
-_COPIED_FIELDS = ("paths", "rewards", "steps", "rolled", "answers", "counts")
 
 
 def _copy_rows(store: Any, count: int) -> Any:

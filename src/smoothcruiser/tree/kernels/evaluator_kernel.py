@@ -10,22 +10,15 @@ al. 2020 for loss = 0; a virtual loss otherwise). With a batch of 1 nothing ever
 
 Nodes have up to three more blocks of K columns among their floats: priors (or the
 entropies of DENTS), visits that wait, first values of actions.
-
-Shared code of trees with evaluators, compiled or plain: moves, and steps left.
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.jit.memory import uncounted
-from smoothcruiser.problem.problem import Problem
-from smoothcruiser.tree.evaluators.evaluator_queue import LeafSetting, TreeEvaluators
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.kernel import (
     ADDED,
@@ -53,43 +46,43 @@ from smoothcruiser.tree.kernels.kernel import (
     Floats,
     Ints,
     Nodes,
-    Setting,
-    TreeStart,
     Workspace,
     add_node,
     backup,
     blind_rollout,
-    find_child,
     first_estimate,
     gather,
-    leaf_value,
     node_policy,
     note_fault,
     note_policy,
     set_prior,
+    uncounted,
 )
 from smoothcruiser.tree.kernels.rules_kernel import (
     best_untried,
-    bound_node,
     clip,
     halving_pick,
     improved_pick,
     prior_pick,
     shares_of,
 )
-from smoothcruiser.tree.search_rules import (
+from smoothcruiser.tree.search_numbers import (
     IMPROVED,
     NO_PRIOR,
     PARENT_PRIOR,
     PRIOR_UPPER,
     UPPER,
+    LeafSetting,
+    Setting,
     TreeRule,
 )
 from smoothcruiser.tree.selection import sample_slot, upper_pick
 
-STEP, TERMINAL = kernel.STEP, kernel.TERMINAL
-LOAD, STORE, SAME = kernel.LOAD, kernel.STORE, kernel.SAME
-BOUNDED, PRUNES = False, False  # as in ``tree.kernels.kernel``
+# as in ``tree.kernels.kernel``
+STEP, TERMINAL, LOAD, STORE = kernel.STEP, kernel.TERMINAL, kernel.LOAD, kernel.STORE
+FIND, ENTER = kernel.FIND, kernel.ENTER
+LEAF_VALUE, KNOWN_BOUNDS = kernel.LEAF_VALUE, kernel.KNOWN_BOUNDS
+BOUNDED, PRUNES = kernel.BOUNDED, kernel.PRUNES
 
 # further ends of a call: Python is to answer, or an answer cannot be used
 ASK, BAD_ANSWER = 100, 101
@@ -138,7 +131,7 @@ def answer_from_tables(tables: Any, state: int, row: Floats) -> bool:
     return True
 
 
-EVALUATE = answer_from_tables
+EVALUATE = no_answer
 
 
 def count_waiting(
@@ -260,10 +253,8 @@ def back_up_waiting(
     K, counts = setting.num_actions, waiting.counts
     num_queued = counts[QUEUED]
     for i in range(num_queued):  # all are good before any is used
-        answer_row, child = (
-            waiting.answers[i],
-            waiting.paths[i, waiting.steps[i] - 1, 2],
-        )
+        answer_row, path = waiting.answers[i], waiting.paths[i]
+        child = path[waiting.steps[i] - 1, 2]
         is_usable = not leaf_setting.values or math.isfinite(answer_row[0])
         if is_usable and child >= 0 and ints[child, VISITS] == 0:
             is_usable = inform_node(
@@ -279,7 +270,7 @@ def back_up_waiting(
                 floats[path[d, 0], TOTAL + 2 * K + path[d, 1]] -= 1.0
         leaf_estimate = waiting.rolled[i]
         if leaf_setting.values:
-            value = clip_value(leaf_setting, waiting.answers[i, 0], counts)
+            value = clip_value(leaf_setting, waiting.answers[i][0], counts)
             leaf_estimate = (
                 (1.0 - leaf_setting.mix) * value + leaf_setting.mix * leaf_estimate
                 if leaf_setting.mix > 0.0
@@ -302,10 +293,11 @@ def enqueue(
 ) -> None:  # fmt: skip
     """Let the leaf at the end of a path wait; its state is stored already."""
     i = waiting.counts[QUEUED]
+    waiting_path, waiting_rewards = waiting.paths[i], waiting.rewards[i]
     for d in range(depth):
         for column in range(3):
-            waiting.paths[i, d, column] = path[d, column]
-        waiting.rewards[i, d] = rewards[d]
+            waiting_path[d, column] = path[d, column]
+        waiting_rewards[d] = rewards[d]
         if leaf_setting.batch > 1:
             floats[path[d, 0], TOTAL + 2 * K + path[d, 1]] += 1.0
     waiting.steps[i], waiting.rolled[i] = depth, rolled
@@ -351,7 +343,6 @@ def grow(
     )
     states, scratch = uncounted(states), uncounted(scratch)
     counts, boxes = uncounted(waiting.counts), uncounted(nodes.boxes)
-    known_states, known_bounds = uncounted(workspace.known), uncounted(workspace.ends)
     K = setting.num_actions
     capacity = len(ints)
     while True:
@@ -402,6 +393,8 @@ def grow(
             )  # fmt: skip
             if status != DONE:
                 return status
+            # leaves before it may have been answered since
+            STORE(waiting.states, counts[QUEUED], LOAD(scratch, 3))
         while stopped_in != IN_ROLLOUT:
             if meta[CALLS] >= most_calls:
                 held_slots[HELD], held_slots[AT_NODE], held_slots[STEPS] = (
@@ -431,15 +424,13 @@ def grow(
                 if leaf_waits:
                     STORE(waiting.states, counts[QUEUED], next_state)
                 if BOUNDED and setting.beyond:
-                    rollout_return, bounds_hold = leaf_value(setting, data, next_state)
+                    rollout_return, bounds_hold = LEAF_VALUE(data, setting, next_state)
                     if not bounds_hold:
                         STORE(scratch, 1, next_state)
                         return BAD_BOUNDS
                 leaf_estimate = rollout_return
                 break
-            child = ints[node, EDGE + K + action]
-            if child < 0 or not SAME(LOAD(states, child), next_state):
-                child = find_child(ints, table, states, node, action, next_state)
+            child = FIND(data, ints, table, states, node, action, next_state)
             if child >= 0:
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
@@ -450,23 +441,17 @@ def grow(
             elif meta[COUNT] < capacity:
                 free_slot = -1 - child
                 child = add_node(
-                    setting, data, ints, floats, states, meta, node, action, next_state
-                )
+                    setting, data, ints, floats, states, meta, acts, node, action,
+                    next_state,
+                )  # fmt: skip
                 if child < 0:
                     STORE(scratch, 1, next_state)
                     return -child
-                table[free_slot] = child
+                ENTER(data, table, free_slot, node, action, next_state, child)
                 if PRUNES and setting.bounds:
                     num_moves = setting.elapsed + depth
-                    bound_node(
-                        known_states,
-                        known_bounds,
-                        num_moves,
-                        next_state,
-                        ints,
-                        EDGE,
-                        boxes,
-                        child,
+                    KNOWN_BOUNDS(
+                        data, workspace, num_moves, next_state, ints, boxes, child
                     )
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
@@ -476,7 +461,7 @@ def grow(
             STORE(waiting.states, counts[QUEUED], next_state)
             if leaf_setting.mix > 0.0:
                 if BOUNDED and setting.bounded:
-                    rollout_return, bounds_hold = leaf_value(setting, data, next_state)
+                    rollout_return, bounds_hold = LEAF_VALUE(data, setting, next_state)
                     if not bounds_hold:
                         STORE(scratch, 1, next_state)
                         return BAD_BOUNDS
@@ -486,6 +471,7 @@ def grow(
                         held_slots, carry, meta, fault, most_calls, acts, rng,
                     )  # fmt: skip
                     if status != DONE:
+                        STORE(scratch, 3, next_state)
                         held_slots[STEPS], held_slots[ADDED] = (
                             depth,
                             1 if collides else 0,
@@ -532,49 +518,3 @@ def blank_waiting(
 def empty_gumbel_root(K: int) -> GumbelRoot:
     """The root of a search without Gumbel numbers, or before they are drawn."""
     return GumbelRoot(np.zeros(K), np.zeros(K, np.int64), np.zeros(0, np.int64))
-
-
-class EvaluatorTree:
-    """A mixin, named before the tree class: it informs the root after every move."""
-
-    problem: Problem
-    evaluators: TreeEvaluators
-    elapsed: int  # moves made before the root
-    gumbel: GumbelRoot
-
-    def set_evaluators(self, evaluators: TreeEvaluators, start: TreeStart) -> None:
-        """Set the evaluators, before the tree has a root."""
-        self.evaluators, self.elapsed = evaluators, start.setting.elapsed
-        self.gumbel = empty_gumbel_root(evaluators.problem.num_actions)
-
-    @abstractmethod
-    def flush(self) -> None:
-        """Answer the leaves that still wait."""
-
-    @abstractmethod
-    def _inform_root(self) -> None:
-        """Ask about the root, which is then a node like any other."""
-
-    def _remaining(self, depths: Iterable[int]) -> list[int] | None:
-        """Steps left at some depths, where the problem has a horizon."""
-        horizon = self.problem.horizon
-        if horizon is None:
-            return None
-        return [horizon - self.elapsed - int(depth) for depth in depths]
-
-    def restart(self, state: Any) -> None:
-        """Begin anew at ``state``, one move later."""
-        self.flush()
-        super().restart(state)  # type: ignore[misc]
-        self._inform_new_root()
-
-    def advance(self, child: int) -> None:
-        """Make ``child`` the root and forget the nodes that are not below it."""
-        self.flush()
-        super().advance(child)  # type: ignore[misc]
-        self._inform_new_root()
-
-    def _inform_new_root(self) -> None:
-        self.gumbel = empty_gumbel_root(self.problem.num_actions)
-        self.elapsed += 1
-        self._inform_root()

@@ -1,12 +1,12 @@
-"""The inner machine of compiled tree search: simulations over flat arrays.
+"""The machine of tree search: simulations over flat arrays, in two forms.
 
-It runs any method on any compiled problem. The file is plain Python that
-``jit.build.compiled`` turns into machine code. STEP ... SAME are the problem's
-parts: here the tabular ones, replaced by a user's functions when theirs are
-compiled. A node is a decision of one player. The children of (node, action) are
-the next states that chance has shown, found by a hash of (node, action, next
-state). Alg. 5 of the paper is the loop in ``grow``. A path is backed up from
-its end:
+It runs any method on any problem. The file is plain Python: interpreted over memoryviews
+(``jit.forms``), with ``kernels.simulator`` as its ``data``, it takes any step and any
+state; ``jit.build`` turns it into machine code for compiled problems, with other functions in
+the place of STEP ... ROLLOUT. Both do the same arithmetic in the same order, so their
+trees agree to the last bit. A node is a decision of one player. The children of
+(node, action) are the next states that chance has shown. Alg. 5 of the paper is the
+loop in ``grow``. A path is backed up from its end:
 
   Bellman backups, weights N(z)/N(s,a):
     total(s,a) += r + gamma (N(z) V(z), new minus old),   Q(s,a) = total(s,a) / N(s,a)
@@ -17,39 +17,19 @@ A next state without a node (terminal, at the depth limit, beyond the memory)
 adds r + gamma times its estimate, once and for all. The value of an untried action
 follows from the first estimate u of its state: x = sign * u - F(0), so that F over
 untried actions is that estimate. Edge visits are -1 where an action is illegal.
-The same steps in plain Python, for any state: ``tree.plain.plain_tree``.
-
-The arguments that every tree begins with, compiled or plain.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.engines.compiled.kernel import (
-    allocate,
-    keep,
-    load,
-    middle_of,
-    store,
-    transition,
-)
-from smoothcruiser.jit.memory import (
-    tabular_legal,
-    tabular_player,
-    tabular_terminal,
-    uncounted,
-)
-from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.kernels.rules_kernel import (
     BROKEN,
     ROUNDED,
-    bound_node,
     box_of,
     clip,
     clip_to_box,
@@ -58,12 +38,12 @@ from smoothcruiser.tree.kernels.rules_kernel import (
     prove,
     upper_action,
 )
-from smoothcruiser.tree.pruning import KnownBounds
-from smoothcruiser.tree.search_rules import (
+from smoothcruiser.tree.search_numbers import (
     MEAN,
     NO_PRIOR,
     PARENT_PRIOR,
     UPPER,
+    Setting,
     TreeRule,
 )
 from smoothcruiser.tree.selection import (
@@ -175,132 +155,87 @@ def workspace_for(
     )
 
 
-class Setting(NamedTuple):
-    """The problem and the limits in numbers."""
-
-    num_actions: int
-    fewest: int  # the least number of legal actions in any state
-    discount: float
-    low: float  # reward range
-    high: float
-    varies: bool  # whether legal actions vary
-    ends: bool  # whether there are terminal states
-    game: bool
-    limit: int  # most steps from the root
-    tail: float  # the estimate beyond the limit; 0 at a horizon
-    expansion: int  # nodes added per simulation
-    most_nodes: int
-    # whether a leaf is worth the middle of bounds on V at its state
-    bounded: bool = False
-    beyond: bool = False  # the same at the limit, where steps may be left
-    # of those bounds, as in ``engines.compiled.kernel.ScheduleTable``
-    gap: float = 0.0
-    value_low: float = 0.0
-    value_high: float = 0.0
-    slack: float = 0.0
-    # when a move takes a stored next state (``tree.widening``)
-    samples: int = 0
-    widening: float = 0.0
-    growth: float = 0.0
-    # whether there are boxes (``rules_kernel``); whether a play ends at the limit; and
-    # how many moves were made before the root
-    solves: bool = False
-    closes: bool = False
-    elapsed: int = 0
-    # whether boxes are bounds that are known (``rules_kernel``)
-    bounds: bool = False
-    # how many actions are open
-    action_widening: float = 0.0
-    action_growth: float = 0.0
+def step_of(simulator: Any, state: Any, action: int, rng: Any) -> Any:
+    """(reward, next state, whether it is over): a checked call of a plain step."""
+    return simulator.step(state, action, rng)
 
 
-def state_hash(state: int) -> Any:
-    """The hash of a whole number, which is the number itself."""
+def legal_actions(simulator: Any, state: Any, acts: Any, K: int) -> int:
+    """The number of legal actions, which are written to ``acts``."""
+    return simulator.write_legal(state, acts)  # type: ignore[no-any-return]
+
+
+def terminal_of(simulator: Any, state: Any) -> Any:
+    """Whether the episode is over."""
+    return simulator.is_terminal(state)
+
+
+def player_of(simulator: Any, state: Any) -> Any:
+    """The player to move."""
+    return simulator.mover(state)
+
+
+def middle_value(simulator: Any, setting: Setting, state: Any) -> tuple[float, bool]:
+    """The middle of the bounds on V at a leaf, and whether they keep their claim."""
+    return simulator.middle_of(state), True
+
+
+def load_object(states: Any, i: int) -> Any:
+    """The state in row ``i``."""
+    return states[i]
+
+
+def store_object(states: Any, i: int, state: Any) -> None:
+    """Write a state to row ``i``."""
+    states[i] = state
+
+
+def keep_object(states: Any, i: int, state: Any) -> Any:
+    """The state itself: nobody writes into the memory of an object."""
     return state
 
 
-def same(a: Any, b: Any) -> Any:
-    """Whether two states are the same."""
-    return a == b
+def look_up(
+    simulator: Any, ints: Ints, table: Any, states: Any, node: int, action: int, state: Any
+) -> int:  # fmt: skip
+    """The number of a child, or -1."""
+    return simulator.find_child(node, action, state)  # type: ignore[no-any-return]
 
 
-STEP, LEGAL, TERMINAL, PLAYER = (
-    transition,
-    tabular_legal,
-    tabular_terminal,
-    tabular_player,
-)
-ALLOCATE, LOAD, STORE, KEEP = allocate, load, store, keep
-HASH, SAME = state_hash, same
-BOUNDED = False
+def enter(
+    simulator: Any, table: Any, slot: int, node: int, action: int, state: Any, child: int
+) -> None:  # fmt: skip
+    """Let a new child be found."""
+    simulator.enter_child(child)
+
+
+def apply_bounds(
+    simulator: Any, workspace: Workspace, num_moves: int, state: Any, ints: Ints,
+    boxes: Floats, node: int,
+) -> None:  # fmt: skip
+    """Give a new node the bounds that are known of its state."""
+    simulator.apply_bounds(num_moves, state, ints, boxes, node)
+
+
+def keep_table(ints: Ints, table: Any, states: Any, count: int) -> None:
+    """Do nothing: a dictionary of children is renumbered by its owner."""
+
+
+def uncounted(array: Any) -> Any:
+    """The array itself; in compiled code, without a count of its references."""
+    return array
+
+
+# The parts of the interpreted form. Those of compiled ones: ``kernels.compiled_parts``.
+STEP, LEGAL_ACTIONS, TERMINAL, PLAYER = step_of, legal_actions, terminal_of, player_of
+LOAD, STORE, KEEP = load_object, store_object, keep_object
+FIND, ENTER, REHASH = look_up, enter, keep_table
+LEAF_VALUE, KNOWN_BOUNDS = middle_value, apply_bounds
 # Whether a tree may have rare features: stored outcomes, boxes, actions that open one
 # by one, first values of actions. A constant, so that other trees do not pay for them.
 EXTRAS = False
-# Whether nodes may know bounds: where states are numbers.
-PRUNES = False
-
-
-def with_extras(parts: dict[str, Any]) -> dict[str, Any]:
-    """The parts of a machine with EXTRAS.
-
-    It is cached on disk where it has no other parts, or a salt that tells them apart.
-    """
-    salt = parts.get("salt", None if parts else "")
-    salted = {} if salt is None else {"salt": f"{salt}_extras"}
-    return {**parts, "EXTRAS": True, "PRUNES": "STEP" not in parts, **salted}
-
-
-def slot_of(node: int, action: int, state: Any, size: int) -> int:
-    """The slot where the search for a child begins.
-
-    This is Fibonacci hashing of the pair and the state's hash (Knuth, TAOCP
-    6.4).
-    """
-    mixed_bits = np.uint64(HASH(state)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
-        node * 31 + action
-    )
-    mixed_bits = (mixed_bits ^ (mixed_bits >> np.uint64(29))) * np.uint64(
-        0xBF58476D1CE4E5B9
-    )
-    mixed_bits = mixed_bits ^ (mixed_bits >> np.uint64(32))
-    return np.int64(mixed_bits & np.uint64(size - 1))  # type: ignore[return-value]
-
-
-def find_child(
-    ints: Ints, table: Ints, states: Any, node: int, action: int, next_state: Any
-) -> int:
-    """The child's number, or -1 minus the free slot where it would go."""
-    table_slot = slot_of(node, action, next_state, len(table))
-    while table[table_slot] >= 0:
-        child = table[table_slot]
-        if (
-            ints[child, PARENT] == node
-            and ints[child, ACTION] == action
-            and SAME(LOAD(states, child), next_state)
-        ):
-            return child  # type: ignore[no-any-return]
-        table_slot = (table_slot + 1) & (len(table) - 1)
-    return -1 - table_slot
-
-
-def rehash(ints: Ints, table: Ints, states: Any, count: int) -> None:
-    """Empty the hash table and fill it again; the root (node 0) needs no entry."""
-    table[:] = -1
-    for i in range(1, count):
-        table[
-            -1
-            - find_child(
-                ints, table, states, ints[i, PARENT], ints[i, ACTION], LOAD(states, i)
-            )
-        ] = i
-
-
-def move_states(old_states: Any, capacity: int, count: int) -> Any:
-    """Memory for ``capacity`` states that begins with the first ``count`` old ones."""
-    new_states = ALLOCATE(capacity)
-    for i in range(count):
-        STORE(new_states, i, LOAD(old_states, i))
-    return new_states
+# Whether leaves may be worth the middle of bounds, and nodes may know bounds.
+BOUNDED, PRUNES = True, True
 
 
 def sign_of(setting: Setting, data: Any, state: Any) -> float:
@@ -315,22 +250,16 @@ def sign_of(setting: Setting, data: Any, state: Any) -> float:
 
 
 def add_node(
-    setting: Setting,
-    data: Any,
-    ints: Ints,
-    floats: Floats,
-    states: Any,
-    meta: Ints,
-    parent: int,
-    action: int,
-    state: Any,
-) -> int:
+    setting: Setting, data: Any, ints: Ints, floats: Floats, states: Any, meta: Ints,
+    acts: Ints, parent: int, action: int, state: Any,
+) -> int:  # fmt: skip
     """The number of a new node, for a state that is not terminal.
 
     It is -FEW_ACTIONS where too few actions are legal, and -BAD_PLAYER where
     the problem names no player to move.
     """
     i = meta[COUNT]
+    K = setting.num_actions
     STORE(states, i, state)
     for column in range(floats.shape[1]):
         floats[i, column] = 0.0
@@ -338,21 +267,22 @@ def add_node(
     if floats[i, SIGN] == 0.0:
         return -BAD_PLAYER
     ints[i, VISITS], ints[i, PARENT], ints[i, ACTION] = 0, parent, action
-    num_legal = 0
-    for a in range(setting.num_actions):
-        is_legal = not setting.varies or LEGAL(data, state, a)
-        ints[i, EDGE + a] = 0 if is_legal else -1
-        ints[i, EDGE + setting.num_actions + a] = -1
-        if is_legal:
-            num_legal += 1
-    if num_legal < setting.fewest:
-        return -FEW_ACTIONS
+    initial_visits = -1 if setting.varies else 0
+    for a in range(K):
+        ints[i, EDGE + a] = initial_visits
+        ints[i, EDGE + K + a] = -1
+    if setting.varies:
+        num_legal = LEGAL_ACTIONS(data, state, acts, K)
+        if num_legal < setting.fewest:
+            return -FEW_ACTIONS
+        for j in range(num_legal):
+            ints[i, EDGE + acts[j]] = 0
     meta[COUNT] = i + 1
     return i  # type: ignore[no-any-return]
 
 
-def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
-    """Make ``root`` node 0 and drop the nodes that are not below it.
+def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> Ints:
+    """The new number of each node, with ``root`` as 0 and -1 for those not below it.
 
     A child's number is above its parent's, so one pass upwards is enough.
     """
@@ -387,7 +317,8 @@ def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
     if len(nodes.outcomes) > 0:
         renumber(nodes.outcomes, nodes.paid, new_number, root, num_kept)
     meta[COUNT] = num_kept
-    rehash(ints, nodes.table, states, num_kept)
+    REHASH(ints, nodes.table, states, num_kept)
+    return new_number
 
 
 def count_open_actions(setting: Setting, ints: Ints, node: int, begun: int) -> int:
@@ -482,13 +413,7 @@ def blind_rollout(
             return total, CUT
         num_legal = K
         if setting.varies:
-            num_legal = 0
-            # Written before it is known to be legal: a branch here is mispredicted
-            # again and again, since boards differ.
-            for a in range(K):
-                acts[num_legal] = a
-                if LEGAL(data, state, a):
-                    num_legal += 1
+            num_legal = LEGAL_ACTIONS(data, state, acts, K)
             if num_legal < setting.fewest:
                 STORE(scratch, 1, state)
                 return total, FEW_ACTIONS
@@ -516,11 +441,7 @@ def blind_rollout(
     return total + weight * setting.tail, DONE
 
 
-def leaf_value(setting: Setting, data: Any, state: Any) -> tuple[float, bool]:
-    """The middle of the bounds on V at a leaf, and whether they keep their claim."""
-    return middle_of(
-        data, state, setting.gap, setting.value_low, setting.value_high, setting.slack
-    )
+ROLLOUT = blind_rollout
 
 
 def grow(
@@ -570,7 +491,6 @@ def grow(
     )
     states, scratch = uncounted(states), uncounted(scratch)
     boxes, spans = uncounted(nodes.boxes), uncounted(workspace.spans)
-    known_states, known_bounds = uncounted(workspace.known), uncounted(workspace.ends)
     K = setting.num_actions
     if solves:
         root_low, root_high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)
@@ -590,7 +510,7 @@ def grow(
                 held_slots[ADDED],
             )
         if stopped_in == IN_ROLLOUT:
-            leaf_estimate, status = blind_rollout(
+            leaf_estimate, status = ROLLOUT(
                 setting, head, data, LOAD(scratch, 2), scratch, held_slots[ROLLED],
                 carry[0], carry[1], held_slots, carry, meta, fault, most_calls, acts, rng,
             )  # fmt: skip
@@ -680,7 +600,11 @@ def grow(
                     )
                 ) or (
                     known_child >= 0
-                    and (is_over or not SAME(LOAD(states, known_child), next_state))
+                    and (
+                        is_over
+                        or known_child
+                        != FIND(data, ints, table, states, node, action, next_state)
+                    )
                 ):
                     STORE(scratch, 1, state)
                     meta[FAULT] = action
@@ -694,16 +618,12 @@ def grow(
             if depth == setting.limit:
                 leaf_estimate = setting.tail
                 if BOUNDED and setting.beyond:
-                    leaf_estimate, bounds_hold = leaf_value(setting, data, next_state)
+                    leaf_estimate, bounds_hold = LEAF_VALUE(data, setting, next_state)
                     if not bounds_hold:
                         STORE(scratch, 1, next_state)
                         return BAD_BOUNDS
                 break
-            # The latest child is tried first: where moves are certain, it is
-            # the only one.
-            child = ints[node, EDGE + K + action]
-            if child < 0 or not SAME(LOAD(states, child), next_state):
-                child = find_child(ints, table, states, node, action, next_state)
+            child = FIND(data, ints, table, states, node, action, next_state)
             if child >= 0:
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
@@ -714,23 +634,17 @@ def grow(
             if nodes_added < setting.expansion and meta[COUNT] < capacity:
                 free_slot = -1 - child
                 child = add_node(
-                    setting, data, ints, floats, states, meta, node, action, next_state
-                )
+                    setting, data, ints, floats, states, meta, acts, node, action,
+                    next_state,
+                )  # fmt: skip
                 if child < 0:
                     STORE(scratch, 1, next_state)
                     return -child
-                table[free_slot] = child
+                ENTER(data, table, free_slot, node, action, next_state, child)
                 if PRUNES and setting.bounds:
                     num_moves = setting.elapsed + depth
-                    bound_node(
-                        known_states,
-                        known_bounds,
-                        num_moves,
-                        next_state,
-                        ints,
-                        EDGE,
-                        boxes,
-                        child,
+                    KNOWN_BOUNDS(
+                        data, workspace, num_moves, next_state, ints, boxes, child
                     )
                 if solves:
                     num_moves = min(setting.elapsed + depth, len(spans) - 1)
@@ -748,12 +662,12 @@ def grow(
                     node = child
                     continue
             if BOUNDED and setting.bounded:
-                leaf_estimate, bounds_hold = leaf_value(setting, data, next_state)
+                leaf_estimate, bounds_hold = LEAF_VALUE(data, setting, next_state)
                 if not bounds_hold:
                     STORE(scratch, 1, next_state)
                     return BAD_BOUNDS
             else:
-                leaf_estimate, status = blind_rollout(
+                leaf_estimate, status = ROLLOUT(
                     setting, head, data, next_state, scratch, depth, 0.0, 1.0,
                     held_slots, carry, meta, fault, most_calls, acts, rng,
                 )  # fmt: skip
@@ -948,17 +862,3 @@ def note_policy(
         policies[depth, a] = 1.0 / size
     for j in range(size):
         policies[depth, acts[j]] = p[j]
-
-
-@dataclass(frozen=True, eq=False)
-class TreeStart:
-    """The search in numbers, its root and its stream."""
-
-    problem: Problem
-    rule: TreeRule
-    setting: Setting
-    head: Any  # F(0) over k actions, k = 0..K
-    weights: Any  # of the actions, where the problem's operator has a prior
-    state: Any  # the root
-    rng: Any
-    bounds: KnownBounds  # which exclude actions

@@ -57,8 +57,8 @@ legend   symbol, name here
   box(s, a)   ``boxes[node, a]``, ``boxes[node, K + a]``: the ends, for max
   r           ``boxes[node, 2 K + a]``: the reward of the move, to notice another one
 
-The file is plain Python that ``jit.build`` compiles; ``tree.plain.plain_tree`` has the same steps
-over lists. Not in this file: sentences about a box (``tree.proofs``).
+The file is plain Python in two forms (``tree.kernels.kernel``). Not in this file:
+sentences about a box (``tree.proofs``).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.tree.search_rules import TreeRule
+from smoothcruiser.tree.search_numbers import TreeRule
 from smoothcruiser.tree.selection import SMALLEST_SCALE
 
 USUAL_EXPLORATION = 1.25  # c_0 of AlphaZero and MuZero, for values in [0, 1]
@@ -317,10 +317,21 @@ def upper_action(
 
     ``edge`` and ``total`` are the first columns of edge visits and of totals.
     """
+    c = rule.exploration
+    is_adaptive = math.isnan(c)
+    if is_adaptive:
+        c = SMALLEST_SCALE
     num_untried = 0
     for a in range(K):
-        if ints[node, edge + a] == 0:
+        edge_visits = ints[node, edge + a]
+        if edge_visits == 0:
             num_untried += 1
+        elif edge_visits > 0 and is_adaptive:
+            mean_return = floats[node, total + a] / edge_visits
+            if mean_return > c:
+                c = mean_return
+            elif -mean_return > c:
+                c = -mean_return
     if num_untried > 0:
         untried_left = rng.integers(num_untried)
         for a in range(K):
@@ -328,12 +339,6 @@ def upper_action(
                 if untried_left == 0:
                     return a
                 untried_left -= 1
-    c = rule.exploration
-    if math.isnan(c):
-        c = SMALLEST_SCALE
-        for a in range(K):
-            if ints[node, edge + a] > 0:
-                c = max(c, abs(floats[node, total + a] / ints[node, edge + a]))
     log_visits = math.log(float(visits)) if visits > 1 else 0.0
     best_action = 0
     best_score = -math.inf

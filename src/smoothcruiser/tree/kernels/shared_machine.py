@@ -19,6 +19,16 @@ from smoothcruiser.jit import by_address
 from smoothcruiser.jit.build import compile_function, source_fingerprint
 from smoothcruiser.jit.memory import float_at, int_at, put_int
 from smoothcruiser.tree.kernels import kernel
+from smoothcruiser.tree.kernels.parts_kernel import (
+    MOVE_PARTS,
+    NODE_PARTS,
+    bound_root,
+    choose_parts,
+    empty_table,
+    find_child,
+    kernel_parts,
+    with_extras,
+)
 
 WORD = 8  # bytes
 MOST_WORDS = 63  # bits of a mask
@@ -96,18 +106,24 @@ class RowMachine:
             1 << w for w, is_float in enumerate(spoken.floats()) if is_float
         )
         self.parts = parts = _machine_parts()
-        hash_parts = {
-            name: parts[name] for name in ("LOAD", "STORE", "HASH", "SAME", "salt")
-        }
-        node_parts = {
-            name: parts[name] for name in ("LEGAL", "PLAYER", "STORE", "salt")
-        }
-        grow_parts = kernel.with_extras(parts) if extras else parts
+        machine_parts = kernel_parts(parts)
+        grow_parts = (
+            with_extras(machine_parts, by_number=False) if extras else machine_parts
+        )
         self.grow = compile_function(kernel.grow, nogil=True, **grow_parts)
-        self.add_node = compile_function(kernel.add_node, **node_parts)
-        self.rehash = compile_function(kernel.rehash, **hash_parts)
-        self.compact = compile_function(kernel.compact, **hash_parts)
-        self._find = compile_function(kernel.find_child, **hash_parts)
+        self.add_node = compile_function(
+            kernel.add_node, **choose_parts(machine_parts, NODE_PARTS)
+        )
+        self.compact = compile_function(
+            kernel.compact, **choose_parts(machine_parts, MOVE_PARTS)
+        )
+        self.rehash = machine_parts["REHASH"]
+        self._find = compile_function(
+            find_child, **choose_parts(parts, ("LOAD", "HASH", "SAME"))
+        )
+
+    forget_children = staticmethod(empty_table)
+    bound_root = staticmethod(bound_root)
 
     @property
     def data(self) -> tuple[int, int]:
@@ -137,6 +153,8 @@ class RowMachine:
         """The state in row ``i``, for Python."""
         return self.spoken.state(states[i, 2:])
 
+    read_state = load
+
     def find_child(
         self, ints: Any, table: Any, states: Any, node: int, action: int, after: Any
     ) -> int:
@@ -161,12 +179,3 @@ def _flat_columns(columns: Any) -> list[Any]:
     if isinstance(columns, tuple):
         return [leaf for column in columns for leaf in _flat_columns(column)]
     return [columns]
-
-
-def copy_store(stored: Any) -> Any:
-    """A copy of a store of states: an array, or a tuple of stores."""
-    return (
-        tuple(copy_store(field_store) for field_store in stored)
-        if isinstance(stored, tuple)
-        else stored.copy()
-    )

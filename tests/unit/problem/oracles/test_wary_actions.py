@@ -193,6 +193,6 @@ def test_an_answer_has_the_bits_of_plain_actions(monkeypatch):
         return [(x.value, x.interval, x.q_values, x.num_calls) for x in answers()]
 
     with_wary = facts()
-    for module in ("engines.inspection", "tree.plain.plain_tree"):
+    for module in ("engines.inspection", "tree.kernels.simulator"):
         monkeypatch.setattr(f"smoothcruiser.{module}.is_wary", lambda problem: False)
     assert facts() == with_wary

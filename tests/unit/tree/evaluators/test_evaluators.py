@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.tree.kernels.kernel import TOTAL
 
 pytestmark = pytest.mark.compiles
 
@@ -171,7 +172,8 @@ def test_leaf_batches_ask_for_many_at_once():
     assert sum(sizes) <= 801
     # some next states end nowhere new; most batches are full all the same
     assert sum(sizes) / len(sizes) > 8
-    assert not any(any(node.waits) for node in tree.backend._ordered_nodes())
+    K, floats = MAZE.num_actions, tree.backend.nodes.floats[: tree.num_nodes]
+    assert not floats[:, TOTAL + 2 * K :].any()  # visits that wait
 
 
 def test_a_warm_start_orders_what_is_untried():

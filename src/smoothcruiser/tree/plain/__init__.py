@@ -1,1 +1,0 @@
-"""Tree search in plain Python, for states and evaluators of any type."""
