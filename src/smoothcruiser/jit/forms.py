@@ -175,9 +175,7 @@ def interpret_as(function: Callable[..., Any], twin: Callable[..., Any]) -> None
 
 
 def interpreted_form(
-    function: Any,
-    parts: dict[str, types.FunctionType] | None = None,
-    **constants: Any,
+    function: Any, parts: dict[str, types.FunctionType] | None = None, **constants: Any
 ) -> Any:
     """A copy of a kernel and of all that it calls, with ``_Buffers`` for NumPy.
 
