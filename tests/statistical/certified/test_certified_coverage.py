@@ -6,8 +6,6 @@ probability exactly delta, the exact binomial test below would raise a false
 alarm with probability at most 1e-3.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -19,7 +17,7 @@ from smoothcruiser.certified.bounds.betting import POLE_COSTS, POLE_OFFSETS
 FALSE_ALARM = 1e-3
 
 
-def too_many(misses: int, runs: int, delta: float) -> bool:
+def too_many(misses, runs, delta):
     """Whether so many misses have a probability below FALSE_ALARM if each run
     misses with probability delta.
     """
@@ -52,7 +50,7 @@ def test_radii_divided_by_four_are_found_out():
     assert too_many(sum(r[1] for r in results), len(results), 0.1)
 
 
-def share_that_fails(draw, mean: float, alpha: float, scale: float = 1.0) -> float:
+def share_that_fails(draw, mean, alpha, scale=1.0):
     """In how many of 1,000 sequences of 600 draws on [0, 1] any pole's upper
     bound falls below the mean at any n.
     """

@@ -4,8 +4,6 @@ The worlds and their exact values come from ``benchmarks/exact/verification_worl
 runs from ``benchmarks/coverage/horizon_coverage.py``. Fixed seeds, so the outcome is fixed too.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -36,7 +34,6 @@ from scipy.stats import binom
 
 import smoothcruiser as sc
 from smoothcruiser.certified.state_table import Row
-from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import solve
 from smoothcruiser.problem.model.known_outcomes import has_rows
 
@@ -85,7 +82,7 @@ def test_exact_values_with_a_horizon_agree_with_the_solver():
         assert error <= 1e-13 * world.scale, seed
 
 
-def from_above(world: World) -> np.ndarray:
+def from_above(world):
     """Where sweeps from 1 come to rest; NaN if they do not within 2,000."""
     live = ~world.terminal
     signs = np.where(world.players == 2, -1.0, 1.0) * np.ones(len(live))
@@ -145,7 +142,7 @@ def test_the_published_models_are_sampled_and_their_values_are_right():
 # --- coverage -----------------------------------------------------------------
 
 
-def failures(scale: float, coins: bool) -> tuple[int, int, float]:
+def failures(scale, coins):
     """(failing runs, all runs, the largest delta)."""
     found = [
         carry_out(plan, scale)
@@ -187,19 +184,19 @@ class Scripted:
 
     num_calls = 7
 
-    def __init__(self, row: Row | Exception) -> None:
+    def __init__(self, row):
         self.row = row
 
-    def query(self, *_: object, **__: object) -> SimpleNamespace:
+    def query(self, *_, **__):
         if isinstance(self.row, Exception):
             raise self.row
         return SimpleNamespace(notes=("min_probability=0.5 was taken as true.",))
 
-    def table(self) -> list[Row | Exception]:
+    def table(self):
         return [self.row]
 
 
-def test_every_outcome_is_told_apart(monkeypatch: pytest.MonkeyPatch):
+def test_every_outcome_is_told_apart(monkeypatch):
     plan = next(plans(1))  # at discount 1
     chain = sc.make("chain:n=3", discount=0.9, operator="max")  # stands in for it
     value, q = plan.world.exact(0, None)
@@ -216,7 +213,10 @@ def test_every_outcome_is_told_apart(monkeypatch: pytest.MonkeyPatch):
     )
     some = int(np.flatnonzero(~np.isnan(q))[0])
     shifted = tuple((x + (a == some), x + 1.0) for a, x in enumerate(q))
-    contradiction, refusal = OracleError("Bounds cross."), InvalidInput(f"{WORD}=0.5")
+    contradiction, refusal = (
+        sc.OracleError("Bounds cross."),
+        sc.InvalidInput(f"{WORD}=0.5"),
+    )
     for row, declared, false, kind in (
         (held, None, False, "held"),
         (replace(held, interval=(value + 1e-9, value + 1)), None, False, "missed"),
@@ -225,7 +225,7 @@ def test_every_outcome_is_told_apart(monkeypatch: pytest.MonkeyPatch):
         (contradiction, 0.5, True, "refused"),
         (refusal, 0.5, True, "refused"),
         (refusal, 0.5, False, "contradiction"),
-        (InvalidInput("Something else."), 0.5, True, "raised"),
+        (sc.InvalidInput("Something else."), 0.5, True, "raised"),
     ):
         scripted = Scripted(row)
         monkeypatch.setattr(sc, "Certified", lambda *_, s=scripted, **__: s)

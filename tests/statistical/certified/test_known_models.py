@@ -5,22 +5,16 @@ numbers for plain max, forty digits for the entropy. Compared are all bounds of 
 states met, to the last bit, with no tolerance.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from decimal import Decimal, getcontext
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 
-from smoothcruiser.certified.search import Certified
+import smoothcruiser as sc
 from smoothcruiser.certified.state_table import table_of
-from smoothcruiser.errors import OracleError
-from smoothcruiser.operators import Entropy, Max
-from smoothcruiser.problem.problem import MDP, Game
 
 getcontext().prec = 40
 SIZE, ACTIONS = 4, 2
@@ -28,11 +22,11 @@ EPSILONS = (0.1, 1e-3, 1e-9, 1e-13)
 DISCOUNTS = (0.0, 0.3, 0.9, 0.999)
 
 
-def never(state: Any, action: int, rng: Any) -> Any:
+def never(state, action, rng):
     raise AssertionError("the step was called")
 
 
-def random_rows(rng: np.random.Generator) -> dict[tuple[int, int], list[Any]]:
+def random_rows(rng):
     """Rows with tiny shares, near loops, ties, repeated next states and zeros."""
     rows = {}
     for state, action in itertools.product(range(SIZE), range(ACTIONS)):
@@ -57,7 +51,7 @@ def random_rows(rng: np.random.Generator) -> dict[tuple[int, int], list[Any]]:
     return rows
 
 
-def exactly(row: list[Any], discount: float, values: list[Fraction]) -> Fraction:
+def exactly(row, discount, values):
     """The action value of a row, with its shares divided by their exact sum."""
     total = sum(Fraction(p) for p, _, _ in row)
     mean = sum(
@@ -66,7 +60,7 @@ def exactly(row: list[Any], discount: float, values: list[Fraction]) -> Fraction
     return mean / total
 
 
-def solved(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:
+def solved(matrix, right):
     """The solution of a linear system, by elimination."""
     rows = [[*row, b] for row, b in zip(matrix, right, strict=True)]
     for i in range(len(rows)):
@@ -81,9 +75,7 @@ def solved(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction
     return [row[-1] for row in rows]
 
 
-def rational_values(
-    rows: dict[tuple[int, int], list[Any]], discount: float, minimal: list[bool]
-) -> list[Fraction]:
+def rational_values(rows, discount, minimal):
     """V of every state: that of the one pair of policies which no player leaves."""
     zero = [Fraction(0)] * SIZE
     for policy in itertools.product(range(ACTIONS), repeat=SIZE):
@@ -112,7 +104,7 @@ def rational_values(
     raise AssertionError("some pair of policies is optimal")
 
 
-def check_all_bounds(memory: Certified, true_value: Any) -> None:
+def check_all_bounds(memory, true_value):
     graph = memory.memory.graph
     for row in table_of(memory):  # of a memory with a fault, too
         true = true_value(row.state, row.remaining)
@@ -123,7 +115,7 @@ def check_all_bounds(memory: Certified, true_value: Any) -> None:
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("seed", range(40))
-def test_no_bound_of_any_state_misses_the_rational_value(seed: int) -> None:
+def test_no_bound_of_any_state_misses_the_rational_value(seed):
     """MDPs and games, plain max, discounts to 0.999, epsilon to below rounding."""
     rng = np.random.default_rng(seed)
     rows, discount = random_rows(rng), DISCOUNTS[seed % len(DISCOUNTS)]
@@ -131,16 +123,16 @@ def test_no_bound_of_any_state_misses_the_rational_value(seed: int) -> None:
         [bool(x) for x in rng.integers(2, size=SIZE)] if seed % 2 else [False] * 4
     )
     truth = rational_values(rows, discount, minimal)
-    problem = Game(
+    problem = sc.Game(
         never,
         player=lambda state: 2 if minimal[state] else 1,
         num_actions=ACTIONS,
         discount=discount,
-        operator=Max(),
+        operator=sc.Max(),
         initial_state=0,
         outcomes=lambda state, action: rows[state, action],
     )
-    memory = Certified(problem)
+    memory = sc.Certified(problem)
     for epsilon in EPSILONS:
         found = memory.query(epsilon=epsilon)
         assert found.num_calls == 0
@@ -150,9 +142,7 @@ def test_no_bound_of_any_state_misses_the_rational_value(seed: int) -> None:
         check_all_bounds(memory, lambda state, left: truth[state])
 
 
-def decimal_value(
-    rows: Any, discount: float, temperature: float, state: int, left: int
-) -> Decimal:
+def decimal_value(rows, discount, temperature, state, left):
     """V with ``left`` steps to go under the entropy, by its definition."""
     if left == 0 or state == SIZE - 1:
         return Decimal(0)
@@ -177,23 +167,23 @@ def decimal_value(
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("seed", range(12))
-def test_no_bound_misses_with_a_horizon_and_an_entropy(seed: int) -> None:
+def test_no_bound_misses_with_a_horizon_and_an_entropy(seed):
     """Horizons 1 to 3, an end, discounts 1 and just below it."""
     rng = np.random.default_rng(1_000 + seed)
     rows, horizon = random_rows(rng), 1 + seed % 3
     discount = (1.0, 1.0 - 1e-10, 0.7)[seed // 3 % 3]
     temperature = float(rng.choice([0.05, 1.0]))
-    problem = MDP(
+    problem = sc.MDP(
         never,
         num_actions=ACTIONS,
         discount=discount,
-        operator=Entropy(temperature),
+        operator=sc.Entropy(temperature),
         initial_state=0,
         horizon=horizon,
         terminal=lambda state: state == SIZE - 1,
         outcomes=lambda state, action: rows[state, action],
     )
-    memory = Certified(problem)
+    memory = sc.Certified(problem)
     for epsilon in EPSILONS:
         memory.query(epsilon=epsilon)
         check_all_bounds(
@@ -205,24 +195,24 @@ def test_no_bound_misses_with_a_horizon_and_an_entropy(seed: int) -> None:
 
 
 @pytest.mark.compiles
-def test_an_allowance_of_the_wrong_sign_is_found_out() -> None:
+def test_an_allowance_of_the_wrong_sign_is_found_out():
     """The comparison can fail: bounds that rounding has to widen are narrowed."""
 
-    class Narrowed(Certified):
+    class Narrowed(sc.Certified):
         radius_scale = -1e3
 
     rows = random_rows(np.random.default_rng(2))
     truth = rational_values(rows, 0.9, [False] * SIZE)
-    problem = MDP(
+    problem = sc.MDP(
         never,
         num_actions=ACTIONS,
         discount=0.9,
-        operator=Max(),
+        operator=sc.Max(),
         initial_state=0,
         outcomes=lambda state, action: rows[state, action],
     )
     memory = Narrowed(problem)
-    with contextlib.suppress(OracleError):  # bounds that cross are found at once
+    with contextlib.suppress(sc.OracleError):  # bounds that cross are found at once
         memory.query(epsilon=1e-13)
     with pytest.raises(AssertionError):
         check_all_bounds(memory, lambda state, left: truth[state])

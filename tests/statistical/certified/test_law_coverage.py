@@ -7,8 +7,6 @@ is not. Seeds are fixed; with others, a rate of 0.05 would be found above 0.1 le
 once in 1e100 times. With an alpha 1,000 times too large, most runs miss.
 """
 
-from __future__ import annotations
-
 import math
 
 import numba

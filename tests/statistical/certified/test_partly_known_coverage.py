@@ -7,23 +7,16 @@ discount 1 without one. A share of delta that went to a known pair, or a sampled
 without one, would be seen in the costs.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from smoothcruiser.certified.search import Certified
+import smoothcruiser as sc
 from smoothcruiser.certified.state_table import table_of
-from smoothcruiser.errors import OracleError
-from smoothcruiser.operators import Max
-from smoothcruiser.problem.problem import Game
 
 SIZE, ACTIONS, DELTA, RUNS = 6, 2, 0.2, 60
 HORIZON = 4
-KINDS: dict[str, dict[str, Any]] = {
+KINDS = {
     "discount": {"discount": 0.8},
     "horizon": {"discount": 1.0, "horizon": HORIZON},
     "total": {
@@ -39,11 +32,11 @@ ROUNDING = 1e-9  # of the values that are compared with
 class World:
     """Rows of a random game, and which of them are told."""
 
-    def __init__(self, kind: str, seed: int) -> None:
+    def __init__(self, kind, seed):
         rng = np.random.default_rng([seed, len(kind)])
         self.kind, self.told = kind, rng.random((SIZE, ACTIONS)) < 0.5
         self.minimal = rng.random(SIZE) < 0.5 if seed % 2 else np.zeros(SIZE, bool)
-        self.rows: dict[tuple[int, int], list[tuple[float, float, int]]] = {}
+        self.rows = {}
         for pair in np.ndindex(SIZE, ACTIONS):
             count = int(rng.integers(1, 4))
             # multiples of 1/20, so that none is below min_probability
@@ -56,27 +49,27 @@ class World:
                 zip(shares.tolist(), paid.tolist(), after.tolist(), strict=True)
             )
 
-    def step(self, state: int, action: int, rng: Any) -> tuple[float, int]:
+    def step(self, state, action, rng):
         row = self.rows[state, action]
         _, reward, after = row[rng.categorical([p for p, _, _ in row])]
         return reward, after
 
-    def outcomes(self, state: int, action: int) -> Any:
+    def outcomes(self, state, action):
         return self.rows[state, action] if self.told[state, action] else None
 
     @property
-    def problem(self) -> Game:
-        return Game(
+    def problem(self):
+        return sc.Game(
             self.step,
             player=lambda state: 2 if self.minimal[state] else 1,
             num_actions=ACTIONS,
-            operator=Max(),
+            operator=sc.Max(),
             initial_state=0,
             outcomes=self.outcomes,
             **KINDS[self.kind],
         )
 
-    def backup(self, values: np.ndarray) -> np.ndarray:
+    def backup(self, values):
         discount = KINDS[self.kind]["discount"]
         q = np.array(
             [
@@ -92,7 +85,7 @@ class World:
             found[SIZE - 2 :] = 0.0
         return found
 
-    def values(self) -> list[np.ndarray]:
+    def values(self):
         """V with 0, 1, 2, ... steps left; the last one is the limit.
 
         At discount 1 it is the limit from 0: the value of reaching the goal.
@@ -106,7 +99,7 @@ class World:
         return found
 
 
-def false_bounds(memory: Certified, world: World) -> int:
+def false_bounds(memory, world):
     """The rows of the table that exclude the exact value."""
     values, wrong = world.values(), 0
     for row in table_of(memory):
@@ -117,7 +110,7 @@ def false_bounds(memory: Certified, world: World) -> int:
     return wrong
 
 
-def check_shares(memory: Certified, world: World) -> None:
+def check_shares(memory, world):
     """Only pairs without a row have a share of delta and more than one sample."""
     pairs = memory.memory.graph.pairs[: memory.memory.num_pairs]
     for pair in pairs[pairs["total"] > 0.0]:
@@ -126,16 +119,16 @@ def check_shares(memory: Certified, world: World) -> None:
         assert not told or pair["total"] == 1.0
 
 
-def failures(kind: str, radius_scale: float) -> tuple[int, int]:
+def failures(kind, radius_scale):
     """(runs with a false bound, runs that sampled), over all seeds."""
     failed = sampled = 0
     for seed in range(RUNS):
         world = World(kind, seed)
-        memory = Certified(world.problem, delta=DELTA, seed=seed)
+        memory = sc.Certified(world.problem, delta=DELTA, seed=seed)
         memory.radius_scale = radius_scale
         try:
             found = memory.query(budget=400 + 200 * (seed % 4))
-        except OracleError:  # bounds that exclude each other: one of them is false
+        except sc.OracleError:  # bounds that exclude each other: one of them is false
             failed, sampled = failed + 1, sampled + 1
             continue
         assert 0 <= found.num_calls == memory.num_calls - memory.num_rows
@@ -148,7 +141,7 @@ def failures(kind: str, radius_scale: float) -> tuple[int, int]:
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_bound_of_every_state_holds(kind: str) -> None:
+def test_every_bound_of_every_state_holds(kind):
     """Runs with a false bound are no more than delta allows (false alarms: 1e-4)."""
     failed, sampled = failures(kind, 1.0)
     assert sampled > 0.6 * RUNS
@@ -158,7 +151,7 @@ def test_every_bound_of_every_state_holds(kind: str) -> None:
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("kind", ["discount", "horizon"])
-def test_radii_that_are_too_small_are_found_out(kind: str) -> None:
+def test_radii_that_are_too_small_are_found_out(kind):
     """The comparison can fail: with a tenth of the radii it does."""
     failed, sampled = failures(kind, 0.1)
     assert failed > binom.ppf(1.0 - 1e-4, sampled, DELTA)

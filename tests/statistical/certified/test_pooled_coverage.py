@@ -1,23 +1,18 @@
 """The pooled event and the intervals that rest on it, counted over random problems."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 from scipy.stats import binom
 
-from smoothcruiser.certified.search import Certified
+import smoothcruiser as sc
 from smoothcruiser.certified.sweeps.pooled import (
     RATE_LOGS,
     RATES,
     PooledRegion,
     log_price,
 )
-from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
-from smoothcruiser.operators import Entropy, Max, Sparsemax
-from smoothcruiser.problem.model.tabular import tabular
 
 RUNS, PAIRS, OUTCOMES, STEPS, FIRST = 8_000, 4, 6, 240, 3
 ALPHA = 0.1
@@ -36,7 +31,7 @@ def prices(samples, discoveries):
     return -logsumexp(np.array(terms), axis=0)
 
 
-def failures(scale: float) -> int:
+def failures(scale):
     """Runs in which the sum of m_r u_r ever exceeds ``scale`` times B.
 
     Pairs join after ``FIRST`` samples. The next pair is the one that may lose most, as
@@ -68,22 +63,22 @@ def failures(scale: float) -> int:
     return int(failed.sum())
 
 
-def test_the_price_is_that_of_one_memory() -> None:
+def test_the_price_is_that_of_one_memory():
     for samples, discoveries in ((0, 0), (10, 0), (1e5, 0), (1e5, 7), (40, 40)):
         one = log_price(samples, discoveries)
         assert one == pytest.approx(float(prices(samples, discoveries)), abs=1e-6)
 
 
-def test_the_pooled_event_fails_rarely() -> None:
+def test_the_pooled_event_fails_rarely():
     assert failures(1.0) <= binom.ppf(0.999, RUNS, ALPHA)
 
 
 @pytest.mark.slow
-def test_a_third_of_the_price_would_be_too_little() -> None:
+def test_a_third_of_the_price_would_be_too_little():
     assert failures(1.0 / 3.0) > 0
 
 
-def a_problem(rng: np.random.Generator):
+def a_problem(rng):
     """A random chain of few outcomes, some of them rare, that pays rarely."""
     states, actions = int(rng.integers(2, 6)), int(rng.integers(1, 4))
     P = np.zeros((states, actions, states))
@@ -93,12 +88,14 @@ def a_problem(rng: np.random.Generator):
             P[s, a, rng.integers(states)] += 1.0 - rare
             P[s, a, rng.integers(states)] += rare
     R = (rng.random((states, actions, states)) < 0.3).astype(float)
-    operator = [Entropy(0.1), Max(), Sparsemax(0.3)][int(rng.integers(3))]
+    operator = [sc.Entropy(0.1), sc.Max(), sc.Sparsemax(0.3)][int(rng.integers(3))]
     discount = float(rng.choice([0.5, 0.9]))
-    return tabular(P, R, discount=discount, operator=operator, reward_range=(0.0, 1.0))
+    return sc.tabular(
+        P, R, discount=discount, operator=operator, reward_range=(0.0, 1.0)
+    )
 
 
-def misses(runs: int, delta: float, scale: float) -> tuple[int, int]:
+def misses(runs, delta, scale):
     """Runs with a bound that excludes an exact value, and runs that the pool helped."""
     missed = helped = 0
     for number in range(runs):
@@ -106,12 +103,12 @@ def misses(runs: int, delta: float, scale: float) -> tuple[int, int]:
         problem = a_problem(rng)
         exact = solve(problem)
         slack = float(exact.residual_bound) + 1e-12
-        memory = Certified(problem, delta=delta, seed=number, bound="pooled")
+        memory = sc.Certified(problem, delta=delta, seed=number, bound="pooled")
         memory.radius_scale = scale
         try:
             for _ in range(4):
                 estimate = memory.query(budget=int(10.0 ** rng.uniform(2.0, 3.5)))
-        except OracleError:  # bounds that exclude each other
+        except sc.OracleError:  # bounds that exclude each other
             missed += 1
             continue
         assert isinstance(memory.region, PooledRegion)
@@ -129,7 +126,7 @@ def misses(runs: int, delta: float, scale: float) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-def test_pooled_intervals_hold() -> None:
+def test_pooled_intervals_hold():
     runs, delta = 120, 0.2
     missed, helped = misses(runs, delta, 1.0)
     assert missed <= binom.ppf(0.999, runs, delta)
@@ -138,6 +135,6 @@ def test_pooled_intervals_hold() -> None:
 
 
 @pytest.mark.slow
-def test_radii_that_are_too_small_are_noticed() -> None:
+def test_radii_that_are_too_small_are_noticed():
     missed, _ = misses(100, 0.2, 0.05)
     assert missed >= 10

@@ -11,7 +11,6 @@ from scipy.stats import binom
 
 import smoothcruiser as sc
 from smoothcruiser.certified import search_loop
-from smoothcruiser.certified.search import Certified
 
 pytestmark = pytest.mark.compiles
 DELTA, RUNS, STOPS = 0.2, 6, 120
@@ -44,7 +43,7 @@ def test_a_search_that_is_stopped_by_its_best_samples_holds(monkeypatch):
     missed = 0
     for seed in range(RUNS):
         step = Spiteful()
-        memory = Certified(spiteful(step, 0.5), delta=DELTA, seed=seed)
+        memory = sc.Certified(spiteful(step, 0.5), delta=DELTA, seed=seed)
         step.left = 10**6
         memory.query(budget=30)  # inspects the step
         step.left = 0

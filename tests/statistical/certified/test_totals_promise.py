@@ -5,8 +5,6 @@ that cuts episodes off, a min player alone, regularizers with ends
 (``benchmarks/certified/totals.py``, which has its own solver). Fixed seeds.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -18,12 +16,12 @@ import smoothcruiser as sc
 WORLDS = range(48)  # every shape once, all but the longest cycle of operators
 
 
-def test_bounds_before_the_first_call_hold_every_true_value() -> None:
+def test_bounds_before_the_first_call_hold_every_true_value():
     """V and Q of all states and stages lie in the bounds of facts and theory."""
     assert [totals.excluded(totals.world(n)) for n in WORLDS] == [0] * len(WORLDS)
 
 
-def test_a_total_that_is_a_little_too_narrow_is_found_out() -> None:
+def test_a_total_that_is_a_little_too_narrow_is_found_out():
     """The same test fails where the declared total leaves out a tenth of the true
     one on either side, so it can fail.
     """
@@ -40,7 +38,7 @@ def test_a_total_that_is_a_little_too_narrow_is_found_out() -> None:
 
 
 @pytest.mark.compiles
-def test_certificates_hold_the_truth_as_often_as_promised() -> None:
+def test_certificates_hold_the_truth_as_often_as_promised():
     """Certified search on 16 worlds, twice each: misses as rare as delta allows, by
     an exact binomial test with a false alarm of 1e-3.
     """
@@ -54,7 +52,7 @@ def test_certificates_hold_the_truth_as_often_as_promised() -> None:
 
 
 @pytest.mark.compiles
-def test_rewards_that_are_stored_on_a_grid_stay_in_the_box() -> None:
+def test_rewards_that_are_stored_on_a_grid_stay_in_the_box():
     """Rewards of many values in [0.5, 0.51] are stored as 0.5 or 0.53125, beyond the
     declared total; the mean 0.505 stays inside every interval.
     """

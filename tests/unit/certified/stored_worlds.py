@@ -1,13 +1,8 @@
 """Worlds of every kind that a certified search can be saved in the middle of."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numba
 
 import smoothcruiser as sc
-from smoothcruiser.estimate import Estimate
 
 ENTROPY = sc.Entropy(0.2)
 
@@ -67,9 +62,9 @@ def rows_of_jumps(state, action):
     return [(1 / 40, i / 40, (state * 5 + action + 5 * i) % 1000) for i in range(40)]
 
 
-def worlds() -> dict[str, tuple[sc.MDP, dict[str, Any]]]:
+def worlds():
     """Problems, and a query of each that takes a fraction of a second."""
-    plain: dict[str, Any] = {"num_actions": 2, "operator": ENTROPY, "discount": 0.7}
+    plain = {"num_actions": 2, "operator": ENTROPY, "discount": 0.7}
     garnet = "garnet:states=60,actions=3,branching=20"
     return {
         "tabular": (sc.make(garnet, discount=0.8, temperature=0.1), {"epsilon": 1.0}),
@@ -107,7 +102,7 @@ def worlds() -> dict[str, tuple[sc.MDP, dict[str, Any]]]:
     }
 
 
-def bits(estimate: Estimate) -> tuple[Any, ...]:
+def bits(estimate):
     """All of an estimate but the time it took."""
     return (
         estimate.value,

@@ -1,7 +1,5 @@
 """A search that meets more states than it may keep ends with intervals that hold."""
 
-from __future__ import annotations
-
 import math
 
 import numba
@@ -10,8 +8,6 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.certified import query_limits as room
 from smoothcruiser.certified.query_limits import MemoryLimit, available_bytes, size_of
-from smoothcruiser.certified.search import Certified
-from smoothcruiser.errors import InvalidInput
 
 pytestmark = pytest.mark.compiles
 
@@ -23,7 +19,7 @@ def walk(state, action, rng):
     return after / 60.0, after
 
 
-def problem(step, **rest) -> sc.MDP:
+def problem(step, **rest):
     return sc.MDP(
         step,
         num_actions=2,
@@ -34,7 +30,7 @@ def problem(step, **rest) -> sc.MDP:
     )
 
 
-def law(state: int, action: int) -> list[tuple[float, float, int]]:
+def law(state, action):
     up = 0.4 if action == 0 else 0.7
     high, low = min(60, state + 1), max(0, state - 1)
     return [(up, high / 60.0, high), (1.0 - up, low / 60.0, low)]
@@ -59,7 +55,7 @@ def test_intervals_hold_where_states_had_no_room(kind, most, seeds):
     and action values lie within the intervals, for several seeds.
     """
     for seed in range(seeds):
-        memory = Certified(
+        memory = sc.Certified(
             problem(STEPS[kind]), delta=0.01, seed=seed, max_states=most
         )
         found = memory.query(epsilon=0.05, budget=200_000)
@@ -91,9 +87,9 @@ def test_samples_that_found_no_room_are_used_once_there_is_some(kind, tmp_path):
 @pytest.mark.parametrize("kind", STEPS)
 def test_a_limit_that_is_not_met_changes_no_bit(kind):
     """With room for exactly the states it meets, the answer is that without limit."""
-    memory = Certified(problem(STEPS[kind]), delta=0.01)
+    memory = sc.Certified(problem(STEPS[kind]), delta=0.01)
     free = memory.query(epsilon=0.3)
-    bound = Certified(
+    bound = sc.Certified(
         problem(STEPS[kind]), delta=0.01, max_states=memory.memory.num_kept
     )
     found = bound.query(epsilon=0.3)
@@ -108,12 +104,12 @@ def test_a_limit_that_is_not_met_changes_no_bit(kind):
 @pytest.mark.parametrize("kind", STEPS)
 def test_a_full_memory_answers_further_queries_from_what_it_has(kind):
     """Queries after the limit neither sample nor fail; an unknown state is refused."""
-    memory = Certified(problem(STEPS[kind]), delta=0.01, max_states=9)
+    memory = sc.Certified(problem(STEPS[kind]), delta=0.01, max_states=9)
     first = memory.query(epsilon=0.05)
     again = memory.query(epsilon=0.05)
     assert again.interval[0] >= first.interval[0]
     assert again.interval[1] <= first.interval[1]
-    with pytest.raises(InvalidInput, match="no room in this memory"):
+    with pytest.raises(sc.InvalidInput, match="no room in this memory"):
         memory.query(60, epsilon=0.05)
 
 
@@ -123,7 +119,7 @@ def test_the_memory_at_hand_ends_a_search_too(kind, monkeypatch):
     stay below the share.
     """
     monkeypatch.setattr(room, "available_bytes", lambda: 115_000)
-    memory = Certified(problem(STEPS[kind]), delta=0.01)
+    memory = sc.Certified(problem(STEPS[kind]), delta=0.01)
     found = memory.query(epsilon=0.001, budget=10**5)
     assert memory.memory.num_bytes <= 57_500
     assert memory.reason == "memory"
@@ -138,7 +134,7 @@ def test_many_outcomes_end_a_search_where_entries_have_no_room(monkeypatch):
         return 0.0, int(400 * rng.random())
 
     monkeypatch.setattr(room, "available_bytes", lambda: 1_000_000)
-    memory = Certified(problem(dense), delta=0.01)
+    memory = sc.Certified(problem(dense), delta=0.01)
     found = memory.query(epsilon=0.001, budget=200_000)
     assert memory.reason == "memory"
     assert memory.memory.num_bytes <= 500_000
@@ -149,9 +145,9 @@ def test_many_outcomes_end_a_search_where_entries_have_no_room(monkeypatch):
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "many"])
 def test_max_states_is_a_number_of_states(wrong):
     """Anything else is refused, in a plan and in a Certified."""
-    with pytest.raises(InvalidInput, match="max_states must be a whole number"):
-        Certified(problem(walk), delta=0.1, max_states=wrong)
-    with pytest.raises(InvalidInput, match="max_states must be a whole number"):
+    with pytest.raises(sc.InvalidInput, match="max_states must be a whole number"):
+        sc.Certified(problem(walk), delta=0.1, max_states=wrong)
+    with pytest.raises(sc.InvalidInput, match="max_states must be a whole number"):
         sc.plan(
             problem(walk), method="certified", epsilon=1, delta=0.1, max_states=wrong
         )
@@ -180,7 +176,7 @@ def test_available_is_the_least_that_anyone_leaves(tmp_path, monkeypatch):
 
 def test_the_size_of_a_state_counts_its_parts():
     """Tuples, dicts and fields; a ring ends."""
-    ring: list[object] = [1]
+    ring = [1]
     ring.append(ring)
     assert size_of((1, (2, 3))) > size_of((1, 2))
     assert size_of({"a": [1, 2]}) > size_of({"a": 1})

@@ -1,7 +1,5 @@
 """A search that is saved and taken up: the same bits, or one sentence."""
 
-from __future__ import annotations
-
 import json
 import math
 import random
@@ -10,17 +8,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from stored_worlds import bits, tuples, worlds
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified import query_progress, sample_batches, search_loop
-from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshots.snapshot import (
     MAGIC,
     read_header,
     restore,
     to_bytes,
 )
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 
 pytestmark = pytest.mark.compiles
 WORLDS = worlds()
@@ -32,9 +29,9 @@ def slices(monkeypatch):
     monkeypatch.setattr(query_progress, "LEAST_SAVE_SECONDS", 0.0)
     monkeypatch.setattr(query_progress, "RARELY", 0)
 
-    def of(size: int) -> None:
+    def of(size):
         class Steady(sample_batches.SlicePace):
-            def samples_within(self, seconds: float, more: float = 0.0) -> int:
+            def samples_within(self, seconds, more=0.0):
                 """Ignore the clock."""
                 return size
 
@@ -43,16 +40,16 @@ def slices(monkeypatch):
     return of
 
 
-def saved(name: str) -> tuple[list[bytes], sc.Estimate]:
+def saved(name):
     problem, asked = WORLDS[name]
-    found: list[bytes] = []
-    memory = Certified(problem, delta=0.1, seed=5)
+    found = []
+    memory = sc.Certified(problem, delta=0.1, seed=5)
     memory.keep(lambda data, calls: found.append(data))
     return found, memory.query(**asked)
 
 
-def taken_up(name: str, data: bytes) -> Certified:
-    memory = Certified(WORLDS[name][0], delta=0.1, seed=5)
+def taken_up(name, data):
+    memory = sc.Certified(WORLDS[name][0], delta=0.1, seed=5)
     restore(memory, data)
     return memory
 
@@ -63,40 +60,19 @@ def test_a_search_taken_up_at_any_slice_ends_with_the_same_bits(name, slices):
     them, a snapshot read and written again is the same, and what follows it too.
     """
     problem, asked = WORLDS[name]
-    whole = Certified(problem, delta=0.1, seed=5).query(**asked)
+    whole = sc.Certified(problem, delta=0.1, seed=5).query(**asked)
     slices(61)
     snapshots, sliced = saved(name)
     assert bits(sliced) == bits(whole)
     assert len(snapshots) > 10
-    number = 2 if name in ("compiled", "horizon") else 6  # each compiles the step anew
+    number = (
+        2 if "compiled" in name or name == "horizon" else 6
+    )  # each compiles the step anew
     for i in np.linspace(0, len(snapshots) - 1, 2 + number).astype(int)[1:-1]:
         memory = taken_up(name, snapshots[i])
         assert to_bytes(memory) == snapshots[i]
         found = memory.go_on(budget=asked.get("budget"))
         assert bits(found) == bits(whole)
-
-
-def test_some_snapshots_fall_inside_a_job(slices):
-    """The test above is worth something: samples wait in batches, jobs are cut."""
-    slices(61)
-    headers = [read_header(data) for data in saved("tuples")[0]]
-    assert any(h["batch"] and h["batch"]["drawn"] > 0 for h in headers)
-
-
-@pytest.mark.parametrize("name", ["tabular", "tuples"])
-def test_two_memories_answer_alike_if_one_was_saved_between_queries(name, tmp_path):
-    """Save and load between two queries: estimates and certificates are equal."""
-    problem, asked = WORLDS[name]
-    memory = Certified(problem, delta=0.1, seed=5)
-    first = memory.query(**asked)
-    path = tmp_path / "store.db"
-    number = memory.save(path)
-    again = Certified.load(path, problem)
-    assert number == 1
-    assert again.num_calls == memory.num_calls
-    assert bits(again.query(**asked | {"epsilon": first.epsilon / 2})) == bits(
-        memory.query(**asked | {"epsilon": first.epsilon / 2})
-    )
 
 
 def test_a_query_on_a_memory_that_was_killed_enters_what_was_sampled(slices):
@@ -117,7 +93,7 @@ def test_a_query_on_a_memory_that_was_killed_enters_what_was_sampled(slices):
 class Opaque:
     """A state of which nothing can be written down."""
 
-    def __init__(self, x: int) -> None:
+    def __init__(self, x):
         self.x = x
 
 
@@ -129,15 +105,10 @@ def test_states_that_cannot_be_kept_are_refused_before_the_first_call(tmp_path):
         calls.append(state)
         return 0.0, state
 
-    problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Max(),
-        initial_state=Opaque(1),
-        key=lambda state: state.x,
+    problem = mdp(
+        step, operator=sc.Max(), initial_state=Opaque(1), key=lambda state: state.x
     )
-    with pytest.raises(InvalidInput, match="cannot keep states of type Opaque"):
+    with pytest.raises(sc.InvalidInput, match="cannot keep states of type Opaque"):
         sc.plan(
             problem,
             method="certified",
@@ -159,22 +130,17 @@ def test_a_step_that_writes_into_its_state_is_not_saved(slices):
         written.append(0)
         return rng.random(), [int(3 * rng.random()), 0]
 
-    written: list[int] = []
-    problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Max(),
-        initial_state=[0, 0],
-        key=lambda state: state[0],
+    written = []
+    problem = mdp(
+        step, operator=sc.Max(), initial_state=[0, 0], key=lambda state: state[0]
     )
-    memory = Certified(problem, delta=0.1)
+    memory = sc.Certified(problem, delta=0.1)
     memory.keep(lambda data, calls: None)
-    with pytest.raises(OracleError, match="changed the state"):
+    with pytest.raises(sc.OracleError, match="changed the state"):
         memory.query(epsilon=0.01, budget=5_000)
 
 
-def changed(data: bytes, **fields) -> bytes:
+def changed(data, **fields):
     header = read_header(data)
     start = header.pop("start")
     top = json.dumps(header | fields).encode()
@@ -197,16 +163,16 @@ def changed(data: bytes, **fields) -> bytes:
 def test_an_edited_header_is_refused(fields, why):
     """Numbers that no search has, under whatever seal."""
     problem, asked = WORLDS["tabular"]
-    memory = Certified(problem, delta=0.1, seed=5)
+    memory = sc.Certified(problem, delta=0.1, seed=5)
     memory.query(**asked)
-    with pytest.raises(InvalidInput, match=f"cannot be used .*{why}"):
+    with pytest.raises(sc.InvalidInput, match=f"cannot be used .*{why}"):
         taken_up("tabular", changed(to_bytes(memory), **fields))
 
 
-def put(array: str, field: str, place: int, value: float):
+def put(array, field, place, value):
     """Write one number into an array of the graph."""
 
-    def edit(memory: Certified) -> None:
+    def edit(memory):
         graph = memory.memory.graph
         first = graph.pairs["start"][0] if array == "entries" else 0
         columns = getattr(graph, array)
@@ -242,7 +208,7 @@ EDITS = {
 }
 
 
-def numbers_of(memory: Certified):
+def numbers_of(memory):
     """The numbers of the states, as they are kept."""
     return memory.memory.states.numbers
 
@@ -250,10 +216,10 @@ def numbers_of(memory: Certified):
 def test_a_stream_of_zeros_is_refused():
     """It would give the same number for ever."""
     problem, asked = WORLDS["compiled"]
-    memory = Certified(problem, delta=0.1, seed=5)
+    memory = sc.Certified(problem, delta=0.1, seed=5)
     memory.query(**asked)
     memory.loop.sampler.words[0] = 0
-    with pytest.raises(InvalidInput, match="a stream is none"):
+    with pytest.raises(sc.InvalidInput, match="a stream is none"):
         taken_up("compiled", to_bytes(memory))
 
 
@@ -261,10 +227,10 @@ def test_a_stream_of_zeros_is_refused():
 def test_an_edited_memory_is_refused(name):
     """Compiled loops trust what they read, so it is checked before: one sentence."""
     problem, asked = WORLDS["tabular"]
-    memory = Certified(problem, delta=0.1, seed=5)
+    memory = sc.Certified(problem, delta=0.1, seed=5)
     memory.query(**asked)
     EDITS[name](memory)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(sc.InvalidInput):
         taken_up("tabular", to_bytes(memory))
 
 
@@ -286,7 +252,7 @@ def test_random_damage_is_refused_or_leaves_a_search_that_runs(name, slices):
         try:
             memory = taken_up(name, bytes(data))
             memory.go_on(budget=memory.num_calls + 500)
-        except SmoothcruiserError:
+        except sc.SmoothcruiserError:
             refused += 1
     assert refused >= 10
 
@@ -294,17 +260,11 @@ def test_random_damage_is_refused_or_leaves_a_search_that_runs(name, slices):
 def test_a_changed_problem_does_not_fit_a_snapshot():
     """Facts that follow from the problem are compared, not believed."""
     problem, asked = WORLDS["tuples"]
-    memory = Certified(problem, delta=0.1, seed=5)
+    memory = sc.Certified(problem, delta=0.1, seed=5)
     memory.query(**asked)
-    other = sc.MDP(
-        tuples,
-        num_actions=2,
-        operator=sc.Entropy(0.2),
-        discount=0.6,
-        initial_state=(0, 0),
-    )
-    again = Certified(other, delta=0.1, seed=5)
-    with pytest.raises(InvalidInput, match="not those of the problem"):
+    other = mdp(tuples, operator=sc.Entropy(0.2), discount=0.6, initial_state=(0, 0))
+    again = sc.Certified(other, delta=0.1, seed=5)
+    with pytest.raises(sc.InvalidInput, match="not those of the problem"):
         restore(again, to_bytes(memory))
 
 
@@ -321,9 +281,7 @@ def test_a_state_that_no_store_keeps_costs_no_answer(slices, tmp_path):
         number = int(rng.integers(40))
         return number / 40.0, Late(number) if number > 35 else number
 
-    problem = sc.MDP(
-        step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0
-    )
+    problem = mdp(step)
     slices(61)
     asked = {"method": "certified", "delta": 0.1, "budget": 2000, "seed": 5}
     alone = sc.plan(problem, **asked)
@@ -341,18 +299,12 @@ def test_what_a_loaded_memory_cannot_compare_is_named(tmp_path):
     def step(state, action, rng):
         return 0.5 * (hash(1) == 1), state ^ {int(rng.integers(4))}
 
-    problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Entropy(1.0),
-        initial_state=frozenset([8, 0]),
-    )
-    memory = Certified(problem, delta=0.1, seed=5)
+    problem = mdp(step, initial_state=frozenset([8, 0]))
+    memory = sc.Certified(problem, delta=0.1, seed=5)
     memory.query(budget=200)
     memory.save(tmp_path / "runs.db")
     notes = " ".join(
-        Certified.load(tmp_path / "runs.db", problem).query(budget=9).notes
+        sc.Certified.load(tmp_path / "runs.db", problem).query(budget=9).notes
     )
     assert "States of this memory hold sets" in notes
     assert "Resumed without being able to compare hash()" in notes
@@ -360,5 +312,5 @@ def test_what_a_loaded_memory_cannot_compare_is_named(tmp_path):
 
 @pytest.mark.parametrize("value", [10**400, math.inf, math.nan, -1])
 def test_a_budget_beyond_all_numbers_is_refused(value):
-    with pytest.raises(InvalidInput, match="budget must be"):
-        Certified(WORLDS[next(iter(WORLDS))][0], delta=0.1).query(budget=value)
+    with pytest.raises(sc.InvalidInput, match="budget must be"):
+        sc.Certified(WORLDS[next(iter(WORLDS))][0], delta=0.1).query(budget=value)

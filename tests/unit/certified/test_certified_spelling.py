@@ -1,7 +1,5 @@
 """States as plain data: read back to the bit, or refused in one sentence."""
 
-from __future__ import annotations
-
 import enum
 import json
 import math
@@ -11,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.snapshots.state_spelling import Spelling
-from smoothcruiser.errors import InvalidInput
 
 
 class Light(enum.Enum):
@@ -35,12 +33,8 @@ class Crossing:
 
 
 START = Crossing(Cell(1, 2.0), Light.RED, frozenset({1, 2}))
-PROBLEM = sc.MDP(
-    lambda state, action, rng: (0.0, state),
-    num_actions=2,
-    discount=0.5,
-    operator=sc.Max(),
-    initial_state=START,
+PROBLEM = mdp(
+    lambda state, action, rng: (0.0, state), operator=sc.Max(), initial_state=START
 )
 NAN = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
 
@@ -112,15 +106,15 @@ class Stranger(NamedTuple):
 )
 def test_what_cannot_come_back_is_refused(state):
     """Objects, functions, classes that the problem's own state does not have."""
-    with pytest.raises(InvalidInput, match="The store cannot keep"):
+    with pytest.raises(sc.InvalidInput, match="The store cannot keep"):
         Spelling(PROBLEM).write_state(state)
 
 
 def test_a_ring_is_refused():
     """It has no end."""
-    ring: list[object] = []
+    ring = []
     ring.append(ring)
-    with pytest.raises(InvalidInput, match="The store cannot keep"):
+    with pytest.raises(sc.InvalidInput, match="The store cannot keep"):
         Spelling(PROBLEM).write_state(ring)
 
 

@@ -1,12 +1,11 @@
 """The table of a memory: all states seen, their bounds, policies and samples."""
 
-from __future__ import annotations
-
 import json
 import math
 
 import numpy as np
 import pytest
+from worlds import COMMON, mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.state_table import queried_estimates
@@ -22,9 +21,22 @@ def asked():
     return problem, memory, estimate
 
 
+def assert_holds(rows, exact):
+    """All intervals of (state, interval, boxes) have the exact values in them."""
+    for state, (low, high), boxes in rows:
+        assert low <= exact.values[state] <= high
+        for q, (low, high) in zip(exact.q_values[state], boxes, strict=True):
+            assert low <= q <= high
+
+
+def holding(answers):
+    return [(x.state, x.interval, x.certificate.q_intervals) for x in answers]
+
+
 def test_rows_have_the_bounds_of_the_queries_and_hold(asked):
     problem, memory, estimate = asked
     table, exact = memory.table(), sc.solve(problem)
+    assert sum(sum(row.samples) for row in table) == table.num_calls
     assert len(table) == memory.memory.num_nodes - 1
     row = table.at(0)
     assert row == table[0]
@@ -35,18 +47,7 @@ def test_rows_have_the_bounds_of_the_queries_and_hold(asked):
     assert row.value == pytest.approx(estimate.value, abs=0.05)
     assert row.action == estimate.action
     assert table.confidence == 0.9
-    for row in table:
-        assert row.interval[0] <= exact.values[row.state] <= row.interval[1]
-        for q, (low, high) in zip(
-            exact.q_values[row.state], row.q_intervals, strict=True
-        ):
-            assert low <= q <= high
-
-
-def test_samples_are_counted_by_action(asked):
-    _, memory, _ = asked
-    table = memory.table()
-    assert sum(sum(row.samples) for row in table) == table.num_calls
+    assert_holds([(row.state, row.interval, row.q_intervals) for row in table], exact)
 
 
 def test_a_table_keeps_what_it_was_made_of(asked):
@@ -67,14 +68,8 @@ def test_a_horizon_counts_the_steps_left():
     def step(state, action, rng):
         return float(rng.random() < 0.5), (state + action) % 2
 
-    problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=1.0,
-        operator=sc.Max(),
-        reward_range=(0, 1),
-        horizon=3,
-        initial_state=0,
+    problem = mdp(
+        step, discount=1.0, operator=sc.Max(), reward_range=(0, 1), horizon=3
     )
     memory = sc.Certified(problem, delta=0.1)
     memory.query(0, epsilon=0.5)
@@ -90,20 +85,16 @@ def test_a_horizon_counts_the_steps_left():
 
 def test_movers_and_illegal_actions_are_shown():
     """A game of arrays: player 2 may only pass, and states are found by value."""
-    import numpy as np
 
     def step(state, action, rng):
         return float(rng.random() < 0.3 + 0.4 * action), np.array([1 - state[0]])
 
     problem = sc.Game(
         step,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Entropy(0.5),
         reward_range=(0, 1),
         legal=lambda state, action: action == 0 or state[0] == 0,
         player=lambda state: 2 if state[0] else 1,
-        initial_state=np.array([0]),
+        **COMMON | {"initial_state": np.array([0])},
     )
     memory = sc.Certified(problem, delta=0.1)
     memory.query(epsilon=0.4)
@@ -133,16 +124,6 @@ def test_a_table_is_data_and_says_what_is_wrong(asked):
     assert [row.state for row in table[:2]] == [table[0].state, table[1].state]
 
 
-def assert_holds(answers, exact):
-    """All intervals of the answers have the exact values in them."""
-    for answer in answers:
-        low, high = answer.interval
-        assert low <= exact.values[answer.state] <= high
-        boxes = answer.certificate.q_intervals
-        for q, (low, high) in zip(exact.q_values[answer.state], boxes, strict=True):
-            assert low <= q <= high, answer
-
-
 @pytest.fixture(scope="module")
 def three_steps():
     rng = np.random.default_rng(5)
@@ -158,7 +139,7 @@ def test_with_a_horizon_the_page_has_action_values_with_all_steps_left(three_ste
     memory = sc.Certified(problem, delta=0.001)
     last = [memory.query(state, epsilon=0.3) for state in range(4)][-1]
     answers = queried_estimates(memory)
-    assert_holds(answers, exact)
+    assert_holds(holding(answers), exact)
     assert answers[-1].certificate.q_intervals == last.certificate.q_intervals
     assert answers[-1].interval == last.interval
 
@@ -169,12 +150,7 @@ def test_with_a_horizon_many_states_hold_wherever_they_are_stopped(
 ):
     problem, exact = three_steps
     left = iter(range(reports))
-    answers = sc.plan_many(
-        problem,
-        range(4),
-        method="certified",
-        epsilon=0.1,
-        delta=0.001,
-        progress=lambda news: next(left, None) is not None,
-    )
-    assert_holds(answers, exact)
+    asked = {"method": "certified", "epsilon": 0.1, "delta": 0.001}
+    stop = lambda news: next(left, None) is not None  # noqa: E731
+    answers = sc.plan_many(problem, range(4), progress=stop, **asked)
+    assert_holds(holding(answers), exact)

@@ -1,34 +1,23 @@
 """The record of intervals: bounded, and without effect on a search."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified import query_progress as history
 from smoothcruiser.certified.query_progress import History, Point
-from smoothcruiser.certified.search import Certified
 
 
-def ring(state: int, action: int, rng: Any) -> tuple[float, int]:
+def ring(state, action, rng):
     return rng.random() * (1 + state) / 6, (state + action + int(rng.integers(2))) % 6
 
 
-def memory() -> Certified:
-    problem = sc.MDP(
-        ring,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Entropy(1.0),
-        initial_state=0,
-        name="ring",
-    )
-    return Certified(problem, delta=0.1, seed=3)
+def memory():
+    problem = mdp(ring, name="ring")
+    return sc.Certified(problem, delta=0.1, seed=3)
 
 
-def test_points_are_thinned_and_the_last_one_stays() -> None:
+def test_points_are_thinned_and_the_last_one_stays():
     kept = History()
     for calls in range(5000):
         kept.add(1, calls, (0.0, 10.0 / (1 + calls)))
@@ -39,19 +28,8 @@ def test_points_are_thinned_and_the_last_one_stays() -> None:
     assert [p.calls for p in points] == sorted({p.calls for p in points})
 
 
-def test_equal_calls_replace_a_point_and_old_states_are_forgotten() -> None:
-    kept = History()
-    kept.add(1, 5, (0.0, 2.0))
-    kept.add(1, 5, (0.5, 1.5))
-    assert kept.of(1) == (Point(5, 0.5, 1.5),)
-    for node in range(2, 2 + history.MOST_STATES):
-        kept.add(node, 9, (0.0, 1.0))
-    assert kept.of(1) == ()
-    assert len(kept.points) == history.MOST_STATES
-
-
 @pytest.mark.compiles
-def test_a_search_remembers_how_its_interval_narrowed() -> None:
+def test_a_search_remembers_how_its_interval_narrowed():
     search = memory()
     first = search.query(0, epsilon=0.3)
     second = search.query(2, epsilon=0.3)
@@ -74,17 +52,7 @@ def test_a_search_remembers_how_its_interval_narrowed() -> None:
 
 
 @pytest.mark.compiles
-def test_it_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = memory().query(0, epsilon=0.2)
-    monkeypatch.setattr(History, "add", lambda self, *point: None)
-    bare = memory().query(0, epsilon=0.2)
-    assert (kept.interval, kept.q_values, kept.num_calls) == (
-        *(bare.interval, bare.q_values, bare.num_calls),
-    )
-
-
-@pytest.mark.compiles
-def test_the_frame_and_the_json_of_a_memory_are_those_of_its_table() -> None:
+def test_the_frame_and_the_json_of_a_memory_are_those_of_its_table():
     search = memory()
     search.query(0, epsilon=0.3)
     table, frame = search.table(), search.to_frame()

@@ -5,7 +5,6 @@ and against the exact values of linear-quadratic control.
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput
 
 pytestmark = pytest.mark.compiles
 
@@ -55,7 +54,7 @@ def test_ends_and_bad_rewards_are_heard():
     ],
 )
 def test_what_is_no_policy_of_actions_is_refused(policy, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(sc.InvalidInput, match=words):
         sc.evaluate(world(pay), policy, budget=100)
 
 

@@ -1,5 +1,7 @@
 """Intervals for the value of a policy that hold surely: rounding is part of them."""
 
+from worlds import mdp
+
 import smoothcruiser as sc
 
 
@@ -9,13 +11,12 @@ def test_a_sure_value_of_a_policy_allows_for_rounding():
     """
     from fractions import Fraction
 
-    problem = sc.MDP(
+    problem = mdp(
         lambda state, action, rng: (0.1, state + 1),
         num_actions=1,
         discount=1.0,
         horizon=10,
         operator=sc.Max(),
-        initial_state=0,
         deterministic=True,
     )
     low, high = sc.evaluate(problem, lambda state: [1.0]).interval

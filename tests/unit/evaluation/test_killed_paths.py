@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.evaluation import evaluate
@@ -33,10 +34,10 @@ STEPS_SEEN = 60  # 0.6^60 < 1e-13
 class Luck:
     """Coins that fall as they are told."""
 
-    def __init__(self, *numbers: float) -> None:
+    def __init__(self, *numbers):
         self.numbers = list(numbers)
 
-    def random(self) -> float:
+    def random(self):
         return self.numbers.pop(0)
 
 
@@ -45,7 +46,7 @@ def walk(state, action, rng):
     return reward(state), state + 1 if rng.random() >= QUIT else -1
 
 
-def reward(step: int) -> float:
+def reward(step):
     return -1.0 - (step % 3)
 
 
@@ -64,7 +65,7 @@ def world(step=walk, **more):
     )
 
 
-def expected(rule: PathRule) -> tuple[list[float], float, float]:
+def expected(rule):
     """Means of X, LOWER and UPPER by all paths, and the extremes of the last two."""
     means, least, most = [0.0, 0.0, 0.0], math.inf, -math.inf
     for length in range(rule.head + 1, STEPS_SEEN):
@@ -208,12 +209,10 @@ def test_a_sure_world_is_cut_where_nothing_is_left_to_see():
     assert answer.interval[0] <= -20.0 <= answer.interval[1]
     assert answer.epsilon <= 1e-4 * 60.0
     ends = world(lambda s, a, r: (-1.0, s + 1), terminal=lambda s: s == 5)
-    sure = sc.MDP(
+    sure = mdp(
         ends.oracle,
         num_actions=1,
-        discount=0.5,
         operator=sc.Max(),
-        initial_state=0,
         reward_range=(-3.0, 0.0),
         terminal=lambda s: s == 5,
         deterministic=True,
@@ -239,13 +238,7 @@ def test_without_a_limit_plain_python_answers_in_seconds_and_says_so(monkeypatch
     monkeypatch.setitem(evaluate.DEFAULT_CALLS, "reference", 2000)
     monkeypatch.setattr(sampling, "WARNED_FROM", 0.0)
     monkeypatch.setattr(sampling, "LONG_SECONDS", 0.0)
-    coin = sc.MDP(
-        lambda s, a, rng: (rng.random(), s),
-        num_actions=2,
-        discount=0.9,
-        operator=sc.Max(),
-        initial_state=0,
-    )
+    coin = mdp(lambda s, a, rng: (rng.random(), s), discount=0.9, operator=sc.Max())
     with pytest.warns(UserWarning, match="2,000 calls where no limit is set") as told:
         answer = sc.evaluate(coin, lambda s: 0)
     assert len(told) == 1

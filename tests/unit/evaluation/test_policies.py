@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.evaluation.policy_reading import ONE_FUNCTION, read_policy
 from smoothcruiser.evaluation.policy_tables import BY_SHARES, BY_VALUES
 from smoothcruiser.exact import policy_value
@@ -270,13 +270,13 @@ WRONG = [
 
 @pytest.mark.parametrize(("policy", "words"), WRONG)
 def test_what_is_no_policy_is_told_what_came_and_what_is_accepted(policy, words):
-    with pytest.raises(InvalidInput, match=words) as told:
+    with pytest.raises(sc.InvalidInput, match=words) as told:
         sc.evaluate(ring(), policy, budget=200)
     assert "\n" not in str(told.value)
     if policy is None or isinstance(policy, str | type | int):
         return  # in the place of a method these are none
     if not hasattr(policy, "gi_frame"):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(sc.InvalidInput):
             sc.play(sc.Agent(ring(), policy), episodes=2)
 
 
@@ -284,7 +284,7 @@ def test_an_illegal_action_is_named():
     problem = ring(legal=lambda s, a: a == GO or s > 0)
     for policy in (lambda s: 0, lambda s: "stay", lambda s: [0.5, 0.5], [0] * 5):
         with pytest.raises(
-            InvalidInput, match=r"action 0 \('stay'\), which is not legal at"
+            sc.InvalidInput, match=r"action 0 \('stay'\), which is not legal at"
         ):
             sc.evaluate(problem, policy, budget=200)
 
@@ -294,9 +294,11 @@ def test_a_table_without_the_end_state_is_accepted_and_any_other_size_is_not():
     whole = np.vstack([SURE, [0.3, 0.3]])  # the row of an end is not read
     assert read_policy(problem, whole).table.tolist() == [*SURE.tolist(), [0.0, 0.0]]
     for size in (4, 7):
-        with pytest.raises(InvalidInput, match=r"shape \(6, 2\); got shape"):
+        with pytest.raises(sc.InvalidInput, match=r"shape \(6, 2\); got shape"):
             sc.evaluate(problem, np.full((size, 2), 0.5), budget=200)
-        with pytest.raises(InvalidInput, match=f"one entry per state, 6, got {size}"):
+        with pytest.raises(
+            sc.InvalidInput, match=f"one entry per state, 6, got {size}"
+        ):
             sc.evaluate(problem, [0] * size, budget=200)
 
 
@@ -309,20 +311,24 @@ def test_rows_that_may_be_two_things_are_decided_and_the_reading_is_told():
     known = np.array([[np.nan, 2.0]] + [[1.0, 3.0]] * 4)  # NaN where it is illegal
     barred = ring(legal=lambda s, a: a == GO or s > 0)
     assert read_policy(barred, known).shares(0, None) == [0.0, 1.0]
-    with pytest.raises(InvalidInput, match="action values of state 0 must be numbers"):
+    with pytest.raises(
+        sc.InvalidInput, match="action values of state 0 must be numbers"
+    ):
         read_policy(problem, known)
 
 
 def test_probabilities_of_illegal_actions_are_never_taken_for_values():
     """Every row sums to 1, but over legal actions to less: not action values."""
     problem = ring_tables(legal=np.array([[1, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1]]).T)
-    with pytest.raises(InvalidInput, match=r"state 0 is .*sums to 0.5 over legal"):
+    with pytest.raises(sc.InvalidInput, match=r"state 0 is .*sums to 0.5 over legal"):
         sc.evaluate(problem, np.full((5, 2), 0.5), budget=200)
     one = sc.tabular(
         np.ones((1, 3, 1)), np.zeros((1, 3)), discount=0.5, operator=sc.Max(),
         legal=[[1, 1, 0]],
     )  # fmt: skip
-    with pytest.raises(InvalidInput, match="0 rows of the policy are probabilities"):
+    with pytest.raises(
+        sc.InvalidInput, match="0 rows of the policy are probabilities"
+    ):
         sc.evaluate(one, [[0.2, 0.3, 0.5]], budget=200)
 
 
@@ -340,19 +346,26 @@ def test_array_states_are_looked_up_by_their_keys():
         paid, after = move(int(place[0]), action, rng)
         return paid, np.array([after])
 
-    problem = sc.MDP(
-        step, num_actions=2, horizon=6, discount=1.0, operator=sc.Max(),
-        initial_state=np.array([0]), deterministic=True, key=lambda x: int(x[0]),
-    )  # fmt: skip
+    problem = mdp(
+        step,
+        horizon=6,
+        discount=1.0,
+        operator=sc.Max(),
+        initial_state=np.array([0]),
+        deterministic=True,
+        key=lambda x: int(x[0]),
+    )
     answer = sc.evaluate(problem, dict(enumerate(BEST)), budget=600)
     assert answer.value == pytest.approx(2.0)
-    with pytest.raises(InvalidInput, match=r"no entry for state array\(\[1\]\)"):
+    with pytest.raises(sc.InvalidInput, match=r"no entry for state array\(\[1\]\)"):
         sc.evaluate(problem, {0: GO}, budget=600)
 
 
 def test_states_and_keys_in_one_dict_are_refused():
     problem = ring(key=lambda s: (s + 1) % 5)
-    with pytest.raises(InvalidInput, match="entry for state 0 and one for its key 1"):
+    with pytest.raises(
+        sc.InvalidInput, match="entry for state 0 and one for its key 1"
+    ):
         sc.evaluate(problem, dict(enumerate(BEST)), budget=200)
     named = ring(key=lambda s: f"place {s}")
     for policy in (
@@ -364,7 +377,7 @@ def test_states_and_keys_in_one_dict_are_refused():
 
 def test_a_policy_that_draws_lots_of_its_own_is_refused_and_one_with_rng_is_not():
     dice = random.Random(3)
-    with pytest.raises(InvalidInput, match="draws lots of its own or remembers"):
+    with pytest.raises(sc.InvalidInput, match="draws lots of its own or remembers"):
         sc.evaluate(ring(), lambda s: int(dice.random() < 0.5), budget=2000)
     answer = sc.evaluate(ring(), lambda s, rng: int(rng.random() < 0.5), budget=9000)
     truth = policy_value(ring_tables(), np.full((6, 2), 0.5))[0]
@@ -374,7 +387,7 @@ def test_a_policy_that_draws_lots_of_its_own_is_refused_and_one_with_rng_is_not(
     again = sc.evaluate(ring(), lambda s, rng: int(rng.random() < 0.5), budget=9000)
     assert again.interval == answer.interval
     with pytest.raises(
-        InvalidInput, match=r"entropy\(0.5\) regularizes probabilities"
+        sc.InvalidInput, match=r"entropy\(0.5\) regularizes probabilities"
     ):
         sc.evaluate(ring(operator=sc.Entropy(0.5)), lambda s, rng: 1, budget=200)
 

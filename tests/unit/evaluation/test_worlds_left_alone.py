@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import OracleError
 
 
 def step(state, action, rng):
@@ -76,5 +75,5 @@ def test_a_false_total_is_refused_by_machine_code_too(executor):
     """Every step pays 1, and a total of 1 is declared: samples would be cut at 1."""
     pays = sc.tabular(np.ones((1, 1, 1)), [[1.0]], discount=0.5, operator=sc.Max())
     four = replace(pays, discount=1.0, horizon=4, total_reward_range=(0.0, 1.0))
-    with pytest.raises(OracleError, match="An episode was worth 4"):
+    with pytest.raises(sc.OracleError, match="An episode was worth 4"):
         sc.evaluate(four, np.ones((1, 1)), budget=500, executor=executor)

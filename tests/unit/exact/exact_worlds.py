@@ -1,7 +1,5 @@
 """Operators and models that the tests of exact solutions share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

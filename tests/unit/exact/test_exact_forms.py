@@ -4,8 +4,6 @@ Law: a form changes the seconds of a solution and nothing else; and small proble
 solved without Numba.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -25,7 +23,7 @@ OPERATORS = {
 }
 
 
-def ring(size: int) -> tuple[np.ndarray, np.ndarray]:
+def ring(size):
     """Moves around a ring with slips, and one state that pays: eliminations, flow."""
     moves = np.zeros((size, 2, size))
     for state in range(size):
@@ -35,7 +33,7 @@ def ring(size: int) -> tuple[np.ndarray, np.ndarray]:
     return moves, np.repeat((np.arange(size) == 0.0)[:, None], 2, 1) * 1.0
 
 
-def worlds() -> dict[str, sc.MDP | sc.Game]:
+def worlds():
     moves, rewards = random_arrays(12, 3, seed=5)[:2]
     sparse = (
         np.where(moves > np.median(moves), moves, 0.0) + np.eye(12)[:, None, :] * 0.1

@@ -1,23 +1,19 @@
 """What ``auto`` decides, and what comes of it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput, OracleError, Unpayable
 from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
 from smoothcruiser.methods.schedule_run import combine_estimates
 from smoothcruiser.query import Query
 
-PROMISE: dict[str, Any] = {"epsilon": "5%", "delta": 0.1}
+PROMISE = {"epsilon": "5%", "delta": 0.1}
 
 
-def mdp(step: Any, **more: Any) -> sc.MDP:
+def mdp(step, **more):
     facts = {"num_actions": 2, "discount": 0.3, "operator": sc.Entropy(0.5)}
     return sc.MDP(step, **(facts | {"initial_state": 0} | more))
 
@@ -55,7 +51,7 @@ def continuum(state, action, rng):
         (mdp(ring, initial_state=None), {}, ("smoothcruiser",)),
     ],
 )
-def test_what_is_known_decides(problem, asked, methods) -> None:
+def test_what_is_known_decides(problem, asked, methods):
     """Law: one row of the table of docs/auto.md each."""
     shown = sc.explain(problem, method="auto", **(PROMISE | asked))
     assert isinstance(shown, Decision)
@@ -65,7 +61,7 @@ def test_what_is_known_decides(problem, asked, methods) -> None:
     assert shown.to_dict()["runs"][0]["method"] == methods[0]
 
 
-def test_a_race_has_half_of_delta_for_each() -> None:
+def test_a_race_has_half_of_delta_for_each():
     """Law: the shares of delta of what is run are delta together."""
     ready = sc.prepare(mdp(ring), **PROMISE)
     assert isinstance(ready, Race)
@@ -75,7 +71,7 @@ def test_a_race_has_half_of_delta_for_each() -> None:
 
 
 @pytest.mark.compiles
-def test_a_search_that_wins_answers_alone() -> None:
+def test_a_search_that_wins_answers_alone():
     answer = sc.plan(mdp(ring), **PROMISE)
     shown = sc.explain(mdp(ring), method="auto", **PROMISE)
     assert answer.method == "certified"
@@ -86,12 +82,12 @@ def test_a_search_that_wins_answers_alone() -> None:
     )
 
 
-def _clock() -> dict[str, Any]:
+def _clock():
     return dict.fromkeys(("seconds", "compile_seconds", "notes"))
 
 
 @pytest.mark.compiles
-def test_a_search_that_falls_behind_is_left_for_the_schedule() -> None:
+def test_a_search_that_falls_behind_is_left_for_the_schedule():
     """Law: calls of both are counted, and the intervals hold together."""
     problem = mdp(lottery, discount=0.2, operator=sc.Entropy(2.0))
     asked = {"epsilon": "8%", "delta": 0.2}
@@ -108,7 +104,7 @@ def test_a_search_that_falls_behind_is_left_for_the_schedule() -> None:
 
 
 @pytest.mark.compiles
-def test_a_callback_stops_a_race_in_its_search() -> None:
+def test_a_callback_stops_a_race_in_its_search():
     """Law: False ends the whole race, with what holds by then."""
     answer = sc.plan(
         mdp(ring), progress=lambda seen: seen.phase != "sampling", **PROMISE
@@ -120,7 +116,7 @@ def test_a_callback_stops_a_race_in_its_search() -> None:
 
 
 @pytest.mark.compiles
-def test_a_budget_alone_asks_for_the_best_promise() -> None:
+def test_a_budget_alone_asks_for_the_best_promise():
     """Law: the budget is kept, and an interval comes back."""
     for problem in (mdp(ring), mdp(continuum), mdp(ring, discount=0.95)):
         answer = sc.plan(problem, budget=3_000, delta=0.1)
@@ -131,7 +127,7 @@ def test_a_budget_alone_asks_for_the_best_promise() -> None:
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("step", [ring, continuum])
-def test_the_time_of_choosing_counts_once(step, monkeypatch) -> None:
+def test_the_time_of_choosing_counts_once(step, monkeypatch):
     """Law: what is left of seconds= after the choice is spent on the answer."""
     from smoothcruiser.methods.auto_choice import AutoChoice
 
@@ -140,9 +136,9 @@ def test_the_time_of_choosing_counts_once(step, monkeypatch) -> None:
     problem = mdp(step, discount=0.95)
     ready = sc.prepare(problem, epsilon="1%", delta=0.1, seconds=1.0)
     assert isinstance(ready, ChosenMethod)
-    limits: list[float | None] = []
+    limits = []
 
-    def run(inner: Any) -> sc.Estimate:
+    def run(inner):
         limits.append(inner.query.limits.seconds)
         raise KeyError
 
@@ -163,7 +159,7 @@ def test_the_time_of_choosing_counts_once(step, monkeypatch) -> None:
         (ring, {}),
     ],
 )
-def test_calls_that_time_the_simulator_are_counted(step, asked) -> None:
+def test_calls_that_time_the_simulator_are_counted(step, asked):
     """Law: num_calls is what was called, and a budget holds for all of it."""
     made = 0
 
@@ -178,10 +174,10 @@ def test_calls_that_time_the_simulator_are_counted(step, asked) -> None:
 
 
 @pytest.mark.compiles
-def test_the_seconds_of_a_search_that_goes_on_are_all_counted(monkeypatch) -> None:
+def test_the_seconds_of_a_search_that_goes_on_are_all_counted(monkeypatch):
     from smoothcruiser.methods import portfolio
 
-    def slow(*asked: Any) -> sc.Estimate:
+    def slow(*asked):
         return replace(ask(*asked), seconds=1e3)
 
     ask = portfolio.ask
@@ -193,14 +189,14 @@ def test_the_seconds_of_a_search_that_goes_on_are_all_counted(monkeypatch) -> No
     assert race.price == race.explanation.num_calls == 5_000
 
 
-def test_without_epsilon_and_limit_it_says_what_is_missing() -> None:
+def test_without_epsilon_and_limit_it_says_what_is_missing():
     with pytest.raises(sc.InvalidInput, match=r"epsilon=.*budget=.*seconds="):
         sc.plan(mdp(ring), delta=0.1)
 
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("method", ["auto", "certified"])
-def test_without_a_delta_one_is_taken_and_named(method: str) -> None:
+def test_without_a_delta_one_is_taken_and_named(method):
     answer = sc.plan(mdp(ring), budget=200, method=method)
     assert answer.delta == 0.05
     assert any("No delta was named: 0.05" in note for note in answer.notes)
@@ -210,10 +206,10 @@ def test_without_a_delta_one_is_taken_and_named(method: str) -> None:
     assert [x.interval for x in many] == [x.interval for x in named]
 
 
-def test_a_model_that_is_none_is_refused_where_a_schedule_would_do() -> None:
+def test_a_model_that_is_none_is_refused_where_a_schedule_would_do():
     """Law: a false declaration is an error, whoever would have used it."""
 
-    def outcomes(state: int, action: int) -> list[tuple[float, float, int]]:
+    def outcomes(state, action):
         return [(0.5, 0.0, 0), (0.4, 1.0, 0)]
 
     problem = mdp(ring, discount=0.1, outcomes=outcomes)
@@ -222,13 +218,13 @@ def test_a_model_that_is_none_is_refused_where_a_schedule_would_do() -> None:
 
 
 @pytest.mark.slow
-def test_what_nobody_can_pay_is_refused_with_offers() -> None:
+def test_what_nobody_can_pay_is_refused_with_offers():
     """Law: without a limit, a price above 10^9 calls is told before it is paid."""
-    with pytest.raises(Unpayable, match="What can be paid"):
+    with pytest.raises(sc.Unpayable, match="What can be paid"):
         sc.plan(mdp(continuum, discount=0.7), epsilon="1%", delta=0.1)
 
 
-def test_determinism_is_suggested_with_its_price_and_never_assumed() -> None:
+def test_determinism_is_suggested_with_its_price_and_never_assumed():
     def clockwork(state, action, rng):
         return 0.25 * action, (2 * state + action) % 7
 
@@ -244,7 +240,7 @@ def test_determinism_is_suggested_with_its_price_and_never_assumed() -> None:
 
 
 @pytest.fixture(scope="module")
-def answers() -> tuple[Query, sc.Estimate, sc.Estimate]:
+def answers():
     problem = mdp(ring, legal=lambda s, a: a < 2, num_actions=3)
     query = Query.of(problem, 0, **PROMISE)
     first = sc.plan(problem, method="certified", epsilon="20%", delta=0.05)
@@ -253,7 +249,7 @@ def answers() -> tuple[Query, sc.Estimate, sc.Estimate]:
 
 
 @pytest.mark.compiles
-def test_two_answers_leave_what_both_allow(answers) -> None:
+def test_two_answers_leave_what_both_allow(answers):
     query, first, second = answers
     both = combine_estimates(query, first, second, 0.1)
     for name in ("interval",):
@@ -274,9 +270,7 @@ def test_two_answers_leave_what_both_allow(answers) -> None:
         ((0.1, None), (0.9, 0.3), "second"),
     ],
 )
-def test_of_two_estimates_the_better_one_is_taken(
-    answers, errors, widths, better
-) -> None:
+def test_of_two_estimates_the_better_one_is_taken(answers, errors, widths, better):
     query, *both = answers
     changed = []
     for answer, error, width, value in zip(
@@ -306,7 +300,7 @@ def test_of_two_estimates_the_better_one_is_taken(
 
 
 @pytest.mark.compiles
-def test_a_value_that_is_moved_has_no_usual_error(answers) -> None:
+def test_a_value_that_is_moved_has_no_usual_error(answers):
     """Law: a usual error is that of the number beside it."""
     query, first, second = answers
     box, none = (0.5, 0.8), (math.nan, math.nan)
@@ -327,7 +321,7 @@ def test_a_value_that_is_moved_has_no_usual_error(answers) -> None:
 
 
 @pytest.mark.compiles
-def test_a_promise_that_moves_the_value_takes_its_usual_error() -> None:
+def test_a_promise_that_moves_the_value_takes_its_usual_error():
     """A search for epsilon = 5 ends with the estimate far from one of its ends."""
     problem = mdp(waiting, discount=0.97, operator=sc.Max(), reward_range=(-2.5, 0.0))
     moved = sc.plan(problem, epsilon=5.0, delta=0.05, method="certified")
@@ -339,30 +333,32 @@ def test_a_promise_that_moves_the_value_takes_its_usual_error() -> None:
 
 
 @pytest.mark.compiles
-def test_two_answers_that_exclude_each_other_are_an_error(answers) -> None:
+def test_two_answers_that_exclude_each_other_are_an_error(answers):
     query, first, second = answers
     far = replace(first.certificate, interval=(7.0, 8.0))
-    with pytest.raises(OracleError):
+    with pytest.raises(sc.OracleError):
         combine_estimates(query, replace(first, certificate=far), second, 0.1)
 
 
-def test_a_chosen_method_is_checked_as_itself() -> None:
+def test_a_chosen_method_is_checked_as_itself():
     ready = sc.prepare(mdp(continuum, discount=0.7), epsilon="1%", delta=0.1)
     assert isinstance(ready, ChosenMethod)
-    with pytest.raises(Unpayable):
+    with pytest.raises(sc.Unpayable):
         ready.check()
 
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("more", [{}, {"delta": 0.1}, {"epsilon": 0.3, "delta": 0.1}])
-def test_a_search_answers_where_rounding_leaves_no_schedule(more: Any) -> None:
+def test_a_search_answers_where_rounding_leaves_no_schedule(more):
     """A budget is a request for the best there is, and rewards of 1e12 have one."""
 
     def step(state, action, rng):
         return 1e12 + rng.integers(2), rng.random()
 
     problem = mdp(step, reward_range=(1e12, 1e12 + 1.0), initial_state=0.0)
-    with pytest.raises(InvalidInput, match=r"too fine for .*\[1000000000000, 100000"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"too fine for .*\[1000000000000, 100000"
+    ):
         sc.plan(
             problem, budget=3000, method="smoothcruiser", **({"delta": 0.1} | more)
         )
@@ -375,7 +371,7 @@ def test_a_search_answers_where_rounding_leaves_no_schedule(more: Any) -> None:
     assert found.num_calls <= 3000
 
 
-def test_what_is_not_run_is_told_in_a_sentence() -> None:
+def test_what_is_not_run_is_told_in_a_sentence():
     """A row without calls or a time said "certified  it depends  instead"."""
     shown = str(sc.explain(mdp(continuum), method="auto", **PROMISE))
     assert "  smoothcruiser " in shown

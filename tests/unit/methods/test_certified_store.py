@@ -1,18 +1,15 @@
 """Certified search in a store: plan keeps it, resume and load go on with it."""
 
-from __future__ import annotations
-
 import json
 import time
 
 import pytest
 from click.testing import CliRunner
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified import query_progress, sample_batches
-from smoothcruiser.certified.search import Certified
 from smoothcruiser.cli.app import app
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.store import Store
 
 pytestmark = pytest.mark.compiles
@@ -20,7 +17,7 @@ GARNET = "garnet:states=40,actions=2,branching=5"
 ASKED = {"method": "certified", "epsilon": 0.5, "delta": 0.1, "seed": 3}
 
 
-def problem() -> sc.Problem:
+def problem():
     return sc.make(GARNET, discount=0.8, temperature=0.1)
 
 
@@ -29,13 +26,11 @@ def step(state, action, rng):
     return u if action else 0.5 * u, ((state[0] + int(4 * u)) % 9,)
 
 
-def plain() -> sc.MDP:
-    return sc.MDP(
-        step, num_actions=2, discount=0.7, operator=sc.Max(), initial_state=(0,)
-    )
+def plain():
+    return mdp(step, discount=0.7, operator=sc.Max(), initial_state=(0,))
 
 
-def bits(estimate: sc.Estimate):
+def bits(estimate):
     return (
         estimate.value,
         estimate.certificate,
@@ -133,7 +128,7 @@ def test_a_store_loads_as_a_memory(tmp_path):
     """A run that was stopped answers further queries, under its own delta."""
     store = tmp_path / "store.db"
     part = sc.plan(plain(), **ASKED | {"epsilon": 0.01}, budget=3_000, store=store)
-    memory = Certified.load(store, plain())
+    memory = sc.Certified.load(store, plain())
     assert memory.delta == 0.1
     assert memory.num_calls >= 3_000
     found = memory.query((3,), epsilon=0.9)
@@ -151,11 +146,9 @@ def counting(state, action, rng):
 
 
 def test_what_a_loaded_memory_cannot_compare_is_in_every_answer(tmp_path):
-    world = sc.MDP(
-        counting, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=(0,)
-    )
+    world = mdp(counting, operator=sc.Max(), initial_state=(0,))
     sc.plan(world, **ASKED, store=tmp_path / "store.db")
-    found = Certified.load(tmp_path / "store.db", world).query((0,), epsilon=0.9)
+    found = sc.Certified.load(tmp_path / "store.db", world).query((0,), epsilon=0.9)
     assert "without being able to compare" in found.notes[0]
     assert "COUNTS" in found.notes[0]
 
@@ -165,20 +158,20 @@ def test_what_cannot_be_loaded_is_said(tmp_path):
     store = tmp_path / "store.db"
     easy = sc.make("chain:n=3", discount=0.2, temperature=1.0)
     sc.plan(easy, method="smoothcruiser", epsilon="20%", delta=0.1, store=store)
-    with pytest.raises(InvalidInput, match="no memory of certified search"):
-        Certified.load(store)
-    with pytest.raises(InvalidInput, match="has no memory"):
-        Certified.load(store, run=1)
-    memory = Certified(problem(), delta=0.1)
-    with pytest.raises(InvalidInput, match="empty"):
+    with pytest.raises(sc.InvalidInput, match="no memory of certified search"):
+        sc.Certified.load(store)
+    with pytest.raises(sc.InvalidInput, match="has no memory"):
+        sc.Certified.load(store, run=1)
+    memory = sc.Certified(problem(), delta=0.1)
+    with pytest.raises(sc.InvalidInput, match="empty"):
         memory.save(store)
     memory.query(epsilon=1.0)
     number = memory.save(store)
-    with pytest.raises(InvalidInput, match=r"load it with Certified.load"):
+    with pytest.raises(sc.InvalidInput, match=r"load it with Certified.load"):
         sc.resume(number, store)
-    with pytest.raises(InvalidInput, match="another problem"):
-        Certified.load(store, plain())
-    with pytest.raises(InvalidInput, match="not kept in a store"):
+    with pytest.raises(sc.InvalidInput, match="another problem"):
+        sc.Certified.load(store, plain())
+    with pytest.raises(sc.InvalidInput, match="not kept in a store"):
         sc.Agent(plain(), method="certified", epsilon=1, delta=0.1, store=store)
 
 
@@ -210,10 +203,8 @@ def test_slices_end_near_a_deadline():
         time.sleep(2e-3)
         return rng.random(), (int(3 * rng.random()),)
 
-    problem = sc.MDP(
-        slow, num_actions=2, discount=0.9, operator=sc.Max(), initial_state=(0,)
-    )
-    memory = Certified(problem, delta=0.1)
+    problem = mdp(slow, discount=0.9, operator=sc.Max(), initial_state=(0,))
+    memory = sc.Certified(problem, delta=0.1)
     memory.query(seconds=0.3)
     assert memory.reason == "seconds"
     assert len(calls) < 1_000

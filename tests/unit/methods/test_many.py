@@ -1,7 +1,5 @@
 """Many states in one call: one promise, one memory, one schedule, one solution."""
 
-from __future__ import annotations
-
 import json
 import time
 
@@ -11,7 +9,6 @@ import pytest
 import smoothcruiser as sc
 import smoothcruiser.exact as solver
 from smoothcruiser.jit.random import Key
-from smoothcruiser.methods.exact_method import Exact
 
 pytestmark = pytest.mark.compiles
 
@@ -213,7 +210,7 @@ def test_a_known_model_is_solved_once(monkeypatch):
     monkeypatch.setattr(solver, "solve", lambda p, **how: solved.append(p) or solve(p))
     answers = sc.plan_many(problem, range(12))
     assert len(solved) == 1
-    assert answers.method == Exact.name
+    assert answers.method == sc.Exact.name
     assert answers.delta == 0.0
     assert [x.state for x in answers] == list(range(12))
 

@@ -9,7 +9,7 @@ import smoothcruiser as sc
 from smoothcruiser.cli.app import app
 from smoothcruiser.comparison import planners
 from smoothcruiser.methods import METHODS
-from smoothcruiser.methods.base import Explanation, Session
+from smoothcruiser.methods.base import Session
 from smoothcruiser.methods.tree_search import TreeSearch
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.tree.search_rules import TREE_SEARCHES
@@ -43,7 +43,7 @@ def test_a_method_is_documented_listed_and_keeps_a_session(name):
 def test_an_explanation_has_what_every_caller_reads(name):
     asked = {"epsilon": 0.3, "delta": 0.1}
     asked = {k: v for k, v in asked.items() if k in METHODS[name].takes}
-    found: Explanation = sc.explain(problem(), method=name, **asked)
+    found = sc.explain(problem(), method=name, **asked)
     assert found.method in METHODS
     assert found.num_calls is None or found.num_calls >= 0
     assert str(found)

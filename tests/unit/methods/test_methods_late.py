@@ -34,9 +34,7 @@ PROMISE = {"epsilon": 0.5, "delta": 0.1}
     ],
 )
 @pytest.mark.compiles
-def test_a_method_loads_no_other(
-    method: str, asked: dict[str, float], others: tuple[str, ...]
-) -> None:
+def test_a_method_loads_no_other(method, asked, others):
     program = PROGRAM.format(method=method, asked=asked, others=others)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
@@ -46,11 +44,11 @@ def test_a_method_loads_no_other(
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_row_of_the_table_has_the_name_of_its_method(name: str) -> None:
+def test_a_row_of_the_table_has_the_name_of_its_method(name):
     assert METHODS[name].name == name
 
 
-def test_a_copy_of_the_table_is_a_table_of_its_own() -> None:
+def test_a_copy_of_the_table_is_a_table_of_its_own():
     mine = copy.copy(METHODS)
     del mine["uct"]
     assert "uct" in METHODS
@@ -58,7 +56,7 @@ def test_a_copy_of_the_table_is_a_table_of_its_own() -> None:
     assert str(METHODS).startswith("Methods(auto, smoothcruiser, paper")
 
 
-def test_to_ask_whether_there_is_a_method_imports_none() -> None:
+def test_to_ask_whether_there_is_a_method_imports_none():
     methods = Methods({"absent": "methods.absent:Absent"})
     assert "absent" in methods
     assert "other" not in methods

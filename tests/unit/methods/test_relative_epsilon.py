@@ -1,16 +1,12 @@
 """``epsilon="2% of value"``: who keeps it, who refuses it, what is kept of it."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.query_limits import make_limits
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.query import Query, check_delta
 
 pytestmark = pytest.mark.compiles
@@ -18,12 +14,12 @@ pytestmark = pytest.mark.compiles
 SHARE = 0.1
 
 
-def coin(state: int, action: int, rng: Any) -> tuple[float, int]:
+def coin(state, action, rng):
     return float(rng.random() < 0.5 + 0.2 * action), state
 
 
-def problem(**more: Any) -> sc.MDP:
-    common: dict[str, Any] = {
+def problem(**more):
+    common = {
         "num_actions": 2,
         "discount": 0.5,
         "operator": sc.Max(),
@@ -35,7 +31,7 @@ def problem(**more: Any) -> sc.MDP:
 @pytest.mark.parametrize(
     "words", ["10% of value", "10 % of the value", " 10%  OF VALUE "]
 )
-def test_the_words_are_read(words: str) -> None:
+def test_the_words_are_read(words):
     """A share of |V|; no number where the bounds on V hold 0."""
     promise = Query.of(problem(), epsilon=words).promise
     assert (promise.relative, promise.epsilon) == (SHARE, None)
@@ -46,15 +42,13 @@ def test_the_words_are_read(words: str) -> None:
 @pytest.mark.parametrize(
     "words", ["0% of value", "-2% of value", "x% of value", "2%v"]
 )
-def test_words_that_are_no_share_are_refused(words: str) -> None:
-    with pytest.raises(InvalidInput, match="epsilon must be"):
+def test_words_that_are_no_share_are_refused(words):
+    with pytest.raises(sc.InvalidInput, match="epsilon must be"):
         Query.of(problem(), epsilon=words)
 
 
 @pytest.mark.parametrize(("target", "value"), [("value", 1.4), ("q_values", 1.4)])
-def test_certified_search_keeps_a_share_of_the_value(
-    target: Any, value: float
-) -> None:
+def test_certified_search_keeps_a_share_of_the_value(target, value):
     """V = 0.7 / (1 - 0.5): half-widths of at most a tenth of it, and not far less."""
     answer = sc.plan(
         problem(), epsilon="10% of value", delta=0.1, method="certified", target=target
@@ -68,20 +62,21 @@ def test_certified_search_keeps_a_share_of_the_value(
         assert json.loads(answer.to_json())["epsilon"] == max(widths)
 
 
-def test_an_interval_that_holds_0_goes_to_the_limit_and_says_so() -> None:
+def test_an_interval_that_holds_0_goes_to_the_limit_and_says_so():
     """V = 0: no share of it is ever reached."""
-    fair = sc.MDP(
+    fair = mdp(
         lambda s, a, rng: (2.0 * rng.integers(2) - 1.0, s),
-        num_actions=1, discount=0.5, operator=sc.Max(), initial_state=0,
+        num_actions=1,
+        operator=sc.Max(),
         reward_range=(-1.0, 1.0),
-    )  # fmt: skip
+    )
     answer = sc.plan(
         fair, epsilon="5% of value", delta=0.1, method="certified", budget=3_000
     )
     assert any("5% of the value was not reached" in note for note in answer.notes)
 
 
-def test_the_goal_is_a_share_of_the_smallest_value_in_the_interval() -> None:
+def test_the_goal_is_a_share_of_the_smallest_value_in_the_interval():
     limits = make_limits(None, None, None, None, "value", 0.0, SHARE)
     assert limits.goal_at((2.0, 3.0)) == pytest.approx(0.2)
     assert limits.goal_at((-3.0, -2.0)) == pytest.approx(0.2)
@@ -91,26 +86,26 @@ def test_the_goal_is_a_share_of_the_smallest_value_in_the_interval() -> None:
     assert not limits.is_reached(0.21, (2.0, 3.0))
 
 
-def test_a_schedule_takes_it_where_bounds_exclude_0() -> None:
+def test_a_schedule_takes_it_where_bounds_exclude_0():
     """Rewards in [1, 2]: V is at least 2, and a tenth of that is enough."""
     sure = problem(reward_range=(1.0, 2.0))
     assert sc.explain(sure, epsilon="10% of value", delta=0.1).epsilon == 0.2
-    with pytest.raises(InvalidInput, match="use certified search"):
+    with pytest.raises(sc.InvalidInput, match="use certified search"):
         sc.explain(problem(), epsilon="10% of value", delta=0.1)
-    with pytest.raises(InvalidInput, match="evaluate cannot aim at"):
+    with pytest.raises(sc.InvalidInput, match="evaluate cannot aim at"):
         sc.evaluate(sure, lambda state: [0.5, 0.5], epsilon="10% of value")
 
 
-def test_exact_knows_it() -> None:
+def test_exact_knows_it():
     chain = sc.make("chain:n=5", discount=0.5, temperature=1.0)
     answer = sc.plan(chain, epsilon="1% of value", method="exact")
     assert not any("double precision" in note for note in answer.notes)
 
 
-def test_a_store_keeps_the_words(tmp_path: Path) -> None:
+def test_a_store_keeps_the_words(tmp_path):
     """A run that stopped at its budget is resumed at the same share."""
     store = tmp_path / "runs"
-    asked: dict[str, Any] = {
+    asked = {
         "epsilon": "10% of value", "delta": 0.1, "method": "certified"
     }  # fmt: skip
     first = sc.plan(problem(), budget=300, store=store, **asked)
@@ -123,27 +118,24 @@ def test_a_store_keeps_the_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "found"), [("10%", 0.1), ("0.25", 0.25), (" 5 % ", 0.05)]
 )
-def test_delta_in_percent(words: str, found: float) -> None:
+def test_delta_in_percent(words, found):
     assert check_delta(words) == pytest.approx(found)
 
 
 @pytest.mark.parametrize("words", ["110%", "0%", "ten", "", "-1%"])
-def test_delta_that_is_none_is_refused(words: str) -> None:
-    with pytest.raises(InvalidInput, match="delta must be a probability"):
+def test_delta_that_is_none_is_refused(words):
+    with pytest.raises(sc.InvalidInput, match="delta must be a probability"):
         check_delta(words)
 
 
 @pytest.mark.parametrize("method", ["smoothcruiser", "certified"])
-def test_a_share_of_no_span_says_why(method: str) -> None:
+def test_a_share_of_no_span_says_why(method):
     """The total is known to be 1, so there is nothing of which 5% could be asked."""
-    known = sc.MDP(
+    known = mdp(
         lambda state, action, rng: (1.0, state, True),
-        num_actions=2,
-        discount=0.5,
         operator=sc.Max(),
         terminal=True,
         total_reward_range=(1.0, 1.0),
-        initial_state=0,
     )
     with pytest.raises(sc.InvalidInput, match="5% is a share of the value span"):
         sc.plan(known, epsilon="5%", delta=0.1, method=method)

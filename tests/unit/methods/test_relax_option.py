@@ -1,7 +1,5 @@
 """``relax``: the unregularized value and its action values through another operator."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

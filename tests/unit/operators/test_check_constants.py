@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.operators.base import Scalar, TemperedOperator
@@ -202,12 +203,8 @@ def test_the_reviewers_operator_is_caught_by_both_checks():
     report = sc.check_operator(kind(0.3))
     assert report.failures == ("curvature", "strong convexity", "convex Omega")
     assert "curvature = 0.0001" in report["curvature"].requirement
-    problem = sc.MDP(
-        lambda s, a, rng: (rng.random(), s),
-        num_actions=4,
-        discount=0.5,
-        operator=kind(0.1),
-        initial_state=0,
+    problem = mdp(
+        lambda s, a, rng: (rng.random(), s), num_actions=4, operator=kind(0.1)
     )
     report = sc.check(problem)
     assert not report.ok

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.exact import policy_value
@@ -184,9 +185,7 @@ def test_budgets_are_kept_and_read_as_plan_reads_them():
     def step(state, action, rng):
         return 0.5, state + 1
 
-    problem = sc.MDP(
-        step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(1)
-    )
+    problem = mdp(step, operator=sc.Max(), initial_state=np.zeros(1))
     agent = sc.Agent(problem=problem, method="uct", budget=1e2)
     agent.act()
     # the look at whether the step writes into its state included
@@ -338,14 +337,7 @@ def bandit(state, action, rng):
 @pytest.mark.parametrize("method", ["smoothcruiser", "certified"])
 def test_a_share_of_the_span_is_of_the_steps_that_are_left(method):
     """Law: "30%" of a shorter future is less, as if ``plan`` were asked there."""
-    problem = sc.MDP(
-        bandit,
-        num_actions=3,
-        discount=1.0,
-        horizon=4,
-        operator=sc.Max(),
-        initial_state=0,
-    )
+    problem = mdp(bandit, num_actions=3, discount=1.0, horizon=4, operator=sc.Max())
     agent = sc.Agent(problem, method, epsilon="30%", delta=0.1, seed=1)
     for left in (4, 2, 1):
         assert agent.act(0, remaining=left) == 2

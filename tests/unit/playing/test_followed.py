@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import InvalidInput
 
 pytestmark = pytest.mark.compiles
 
@@ -56,7 +55,7 @@ def test_a_function_with_a_stream_draws_anew_at_every_decision():
     agent = sc.Agent(walk(), lambda s, rng: int(rng.random() < 0.75), seed=3)
     summary = sc.play(agent, episodes=100, steps=10, seed=1)
     assert 0.70 <= summary.mean_return / 10 <= 0.80
-    with pytest.raises(InvalidInput, match="has no fixed probabilities"):
+    with pytest.raises(sc.InvalidInput, match="has no fixed probabilities"):
         agent.policy(0)
 
 
@@ -87,26 +86,28 @@ def test_an_agent_is_a_policy_to_evaluate():
 def test_a_problem_and_a_policy_are_played_as_an_agent_is():
     summary = sc.play(walk(), lambda s: 1, episodes=2, steps=3)
     assert (summary.mean_return, summary.method) == (3.0, "policy")
-    with pytest.raises(InvalidInput, match="an Agent, or a Problem and a policy"):
+    with pytest.raises(sc.InvalidInput, match="an Agent, or a Problem and a policy"):
         sc.play(sc.Agent(walk(), lambda s: 1), lambda s: 0, episodes=2)
 
 
 def test_what_a_policy_has_no_use_for_is_refused():
-    with pytest.raises(InvalidInput, match="policy does not use budget"):
+    with pytest.raises(sc.InvalidInput, match="policy does not use budget"):
         sc.Agent(walk(), lambda s: 1, budget=100)
-    with pytest.raises(InvalidInput, match="certify= belongs to a method that plans"):
+    with pytest.raises(
+        sc.InvalidInput, match="certify= belongs to a method that plans"
+    ):
         sc.Agent(walk(), lambda s: 1, certify=True)
-    with pytest.raises(InvalidInput, match="takes no time limit"):
+    with pytest.raises(sc.InvalidInput, match="takes no time limit"):
         sc.Agent(walk(), lambda s: 1, seconds_total=1.0)
     tree = sc.Tree(walk(), method="uct").grow(simulations=5)
     for answer in (tree, tree.estimate()):
-        with pytest.raises(InvalidInput, match="knows its own place alone"):
+        with pytest.raises(sc.InvalidInput, match="knows its own place alone"):
             sc.Agent(walk(), answer)
     sampled = sc.MDP(
         coin, sample_action=lambda s, rng: rng.random(), discount=0.5, operator=sc.Max(),
         initial_state=0,
     )  # fmt: skip
-    with pytest.raises(InvalidInput, match="this problem samples its actions"):
+    with pytest.raises(sc.InvalidInput, match="this problem samples its actions"):
         sc.Agent(sampled, lambda s: 0.3)
 
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.playing import agent as clock
@@ -17,9 +18,8 @@ def step(state, action, rng):
     return (float(after[0] % 3 - 1) if after[1] == 7 else 0.0), after
 
 
-WALK = sc.MDP(
+WALK = mdp(
     step,
-    num_actions=2,
     discount=1.0,
     horizon=7,
     operator=sc.Max(),

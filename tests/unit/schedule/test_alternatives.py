@@ -4,6 +4,7 @@ import math
 import re
 
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.schedule.alternatives import (
@@ -20,13 +21,7 @@ def stays(state, action, rng):
 
 
 def problem(discount, operator, num_actions=2):
-    return sc.MDP(
-        stays,
-        num_actions=num_actions,
-        discount=discount,
-        operator=operator,
-        initial_state=0,
-    )
+    return mdp(stays, num_actions=num_actions, discount=discount, operator=operator)
 
 
 def refusal(asked, budget, **promise):

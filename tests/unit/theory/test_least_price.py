@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.methods.advice import least_of_search, seconds_of
@@ -178,14 +179,7 @@ def test_auto_prices_nothing_that_cannot_be_paid(monkeypatch):
     from smoothcruiser.schedule.compiler import candidates
 
     monkeypatch.setattr(candidates, "frontier_of", none)
-    problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=1.0,
-        operator=sc.Max(),
-        horizon=20_000,
-        initial_state=0,
-    )
+    problem = mdp(step, discount=1.0, operator=sc.Max(), horizon=20_000)
     answer = sc.plan(problem, budget=150, delta=0.1)
     assert answer.method == "certified"
     assert answer.num_calls <= 150

@@ -2,8 +2,6 @@
 and against exact binomial tails.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,14 +1,12 @@
 """Stops at odd moments: in the look, while the speed is measured, in a slow call."""
 
-from __future__ import annotations
-
 import signal
 import time
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.jit import interrupts
@@ -16,7 +14,6 @@ from smoothcruiser.jit.interrupts import TimeIsUp, count_stop, current_stops
 from smoothcruiser.methods import schedule_within_limits as fitting
 from smoothcruiser.methods.portfolio import _Judge
 from smoothcruiser.methods.schedule_run import combine_estimates
-from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
 
 pytestmark = pytest.mark.compiles
@@ -25,10 +22,10 @@ pytestmark = pytest.mark.compiles
 class Counted:
     """A ring that counts its calls, may be stopped in one, and be slow from one on."""
 
-    def __init__(self, stop: int = 0, slow: int = 10**9, seconds: float = 3.0) -> None:
+    def __init__(self, stop=0, slow=10**9, seconds=3.0):
         self.calls, self.stop, self.slow, self.seconds = 0, stop, slow, seconds
 
-    def __call__(self, state: int, action: int, rng: Any) -> tuple[float, int]:
+    def __call__(self, state, action, rng):
         self.calls += 1
         if self.calls == self.stop:
             raise KeyboardInterrupt
@@ -36,12 +33,12 @@ class Counted:
             time.sleep(self.seconds)
         return 0.5 * rng.integers(2) + 0.25 * action, (state + rng.integers(2)) % 3
 
-    def problem(self, **more: Any) -> sc.MDP:
+    def problem(self, **more):
         facts = {"num_actions": 2, "discount": 0.3, "operator": sc.Entropy(0.5)}
         return sc.MDP(self, **(facts | {"initial_state": 0} | more))
 
 
-def spent(answer: sc.Estimate) -> int:
+def spent(answer):
     return answer.num_calls if answer.calls_spent is None else answer.calls_spent
 
 
@@ -49,7 +46,7 @@ def spent(answer: sc.Estimate) -> int:
 @pytest.mark.parametrize(
     "limit", [{"epsilon": "5%"}, {"budget": 5000}, {"seconds": 1}]
 )
-def test_ctrl_c_in_the_look_counts_its_calls(number, limit) -> None:
+def test_ctrl_c_in_the_look_counts_its_calls(number, limit):
     """Law: what was made is counted, also where nothing came of it."""
     step = Counted(stop=number)
     answer = sc.plan(step.problem(), delta=0.1, **limit)
@@ -59,14 +56,14 @@ def test_ctrl_c_in_the_look_counts_its_calls(number, limit) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, 5, 17])
-def test_ctrl_c_in_the_inspection_of_a_schedule_counts_its_calls(number) -> None:
+def test_ctrl_c_in_the_inspection_of_a_schedule_counts_its_calls(number):
     step = Counted(stop=number)
     asked = {"method": "smoothcruiser", "epsilon": "10%", "delta": 0.1}
     assert spent(sc.plan(step.problem(), **asked)) == step.calls == number
 
 
 @pytest.mark.parametrize("more", [{}, {"epsilon": "1%"}, {"epsilon": "20%"}])
-def test_calls_that_measure_the_speed_are_counted_whoever_wins(more) -> None:
+def test_calls_that_measure_the_speed_are_counted_whoever_wins(more):
     step = Counted()
     answer = sc.plan(step.problem(), delta=0.1, seconds=0.3, **more)
     assert spent(answer) == step.calls
@@ -75,14 +72,14 @@ def test_calls_that_measure_the_speed_are_counted_whoever_wins(more) -> None:
 @pytest.mark.parametrize("method", ["auto", "smoothcruiser"])
 @pytest.mark.parametrize("budget", [20, 300, 3000])
 @pytest.mark.parametrize("more", [{}, {"epsilon": "10%"}])
-def test_measuring_the_speed_stays_within_the_budget(method, budget, more) -> None:
+def test_measuring_the_speed_stays_within_the_budget(method, budget, more):
     step = Counted()
     asked = {"delta": 0.1, "seconds": 2.0, "budget": budget, "method": method}
     answer = sc.plan(step.problem(), **asked, **more)
     assert spent(answer) == step.calls <= budget
 
 
-def test_ctrl_c_while_the_speed_is_measured_ends_it_all(monkeypatch) -> None:
+def test_ctrl_c_while_the_speed_is_measured_ends_it_all(monkeypatch):
     """Law: it is not forgotten because a search is chosen then."""
     pressed = fitting._Pace(rate=0.0, calls=5, pressed=True)
     monkeypatch.setattr(fitting, "_measure_pace", lambda query, most: pressed)
@@ -94,7 +91,7 @@ def test_ctrl_c_while_the_speed_is_measured_ends_it_all(monkeypatch) -> None:
 
 @pytest.mark.parametrize("slow", [1, 60])
 @pytest.mark.parametrize("method", ["auto", "certified"])
-def test_a_step_that_is_slow_or_becomes_so_is_not_waited_for(method, slow) -> None:
+def test_a_step_that_is_slow_or_becomes_so_is_not_waited_for(method, slow):
     """Law: a call that lasts beyond the time limit is ended, in every part."""
     sc.plan(Counted().problem(), delta=0.1, epsilon="20%", method=method)  # compiles
     step, begin = Counted(slow=slow), time.perf_counter()
@@ -104,7 +101,7 @@ def test_a_step_that_is_slow_or_becomes_so_is_not_waited_for(method, slow) -> No
     assert answer.interval is not None
 
 
-def test_ctrl_c_in_the_look_ends_all_states() -> None:
+def test_ctrl_c_in_the_look_ends_all_states():
     step = Counted(stop=40)
     found = sc.plan_many(step.problem(), [0, 1, 2], delta=0.1, epsilon="5%")
     assert found.num_calls == step.calls == 40
@@ -112,7 +109,7 @@ def test_ctrl_c_in_the_look_ends_all_states() -> None:
     assert found[2].state == 2
 
 
-def test_a_call_that_the_clock_ends_is_no_ctrl_c() -> None:
+def test_a_call_that_the_clock_ends_is_no_ctrl_c():
     before = current_stops()
     count_stop(TimeIsUp())
     assert current_stops() == before
@@ -121,17 +118,17 @@ def test_a_call_that_the_clock_ends_is_no_ctrl_c() -> None:
 
 
 @pytest.mark.parametrize("in_round", [False, True])
-def test_a_search_is_judged_between_its_rounds_alone(in_round) -> None:
+def test_a_search_is_judged_between_its_rounds_alone(in_round):
     """Law: in the middle of one the clock decides when there is a report."""
     query = Query.of(Counted().problem(), 0, epsilon=0.1, delta=0.1, budget=1000)
-    memory: Any = SimpleNamespace(in_round=in_round)
+    memory = SimpleNamespace(in_round=in_round)
     judge = _Judge(query, memory)
-    judge(Progress(calls=900, seconds=1.0, interval=(0.0, 1.0), half_width=0.5))
+    judge(sc.Progress(calls=900, seconds=1.0, interval=(0.0, 1.0), half_width=0.5))
     assert judge.behind is not in_round
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.3])
-def test_an_answer_of_two_agrees_with_its_own_certificate(epsilon) -> None:
+def test_an_answer_of_two_agrees_with_its_own_certificate(epsilon):
     """Law: action values lie in their intervals, which are as wide as epsilon says where
     it was stopped, and the action is none that the intervals exclude.
     """
@@ -156,16 +153,14 @@ def test_an_answer_of_two_agrees_with_its_own_certificate(epsilon) -> None:
 
 
 @pytest.mark.parametrize("name", ["_give_back", "_listen_no_more", "_take"])
-def test_ctrl_c_while_a_run_opens_or_closes_leaves_no_handler(
-    name, monkeypatch
-) -> None:
+def test_ctrl_c_while_a_run_opens_or_closes_leaves_no_handler(name, monkeypatch):
     """Law: it is raised after all is as before; a handler that stayed would end the
     process at the next Ctrl-C.
     """
     before = signal.getsignal(signal.SIGINT), interrupts._handler_of(signal.SIGINT)
     real = getattr(interrupts, name)
 
-    def pressed(*given: Any) -> None:
+    def pressed(*given):
         signal.raise_signal(signal.SIGINT)
         real(*given)
 
@@ -178,12 +173,10 @@ def test_ctrl_c_while_a_run_opens_or_closes_leaves_no_handler(
 
 
 @pytest.mark.parametrize("discount", [0.3, 0.1])
-def test_ctrl_c_before_a_schedule_is_ready_gives_what_is_known(
-    discount, monkeypatch
-) -> None:
+def test_ctrl_c_before_a_schedule_is_ready_gives_what_is_known(discount, monkeypatch):
     """Law: no exception, whether a search ran before (a race) or nothing did."""
 
-    def pressed(*given: Any) -> Any:
+    def pressed(*given):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("smoothcruiser.engines.stopping_rule.stopping_rule", pressed)
@@ -197,9 +190,7 @@ def test_ctrl_c_before_a_schedule_is_ready_gives_what_is_known(
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.3])
-def test_plan_many_counts_the_measurement_whether_a_state_is_reached_or_not(
-    seconds,
-) -> None:
+def test_plan_many_counts_the_measurement_whether_a_state_is_reached_or_not(seconds):
     step = Counted()
     asked = {"delta": 0.1, "seconds": seconds, "method": "smoothcruiser"}
     found = sc.plan_many(step.problem(), [0, 1, 2], **asked)
@@ -232,13 +223,8 @@ def _moved_and_back(slow_from):
         board.place = before
         return float(after == 3), Board(after)
 
-    return sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Max(),
-        initial_state=Board(),
-        key=lambda board: board.place,
+    return mdp(
+        step, operator=sc.Max(), initial_state=Board(), key=lambda board: board.place
     )
 
 

@@ -2,12 +2,10 @@
 refused; the calls that inspect the step are part of the price.
 """
 
-from __future__ import annotations
-
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.api import prepare
 
 PROMISE = {"epsilon": 0.3, "delta": 0.1}
 
@@ -16,13 +14,13 @@ def step(state, action, rng):
     return rng.random(), (state + action) % 3
 
 
-def problem(**more: object) -> sc.MDP:
+def problem(**more):
     return sc.MDP(
         step, num_actions=2, discount=0.2, operator=sc.Max(), initial_state=0, **more
     )
 
 
-def price(asked: sc.Problem, method: str) -> int:
+def price(asked, method):
     found = sc.explain(asked, method=method, **PROMISE)
     assert asked.inspection_calls > 0
     return found.num_calls + asked.inspection_calls
@@ -30,9 +28,7 @@ def price(asked: sc.Problem, method: str) -> int:
 
 @pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling"])
 @pytest.mark.parametrize("verb", [sc.explain, sc.plan])
-def test_a_budget_of_the_price_is_enough_and_one_call_less_is_not(
-    verb, method
-) -> None:
+def test_a_budget_of_the_price_is_enough_and_one_call_less_is_not(verb, method):
     """One call less runs the schedule of a larger epsilon, within the budget."""
     asked = problem()
     budget = price(asked, method)
@@ -44,17 +40,14 @@ def test_a_budget_of_the_price_is_enough_and_one_call_less_is_not(
     assert whole < less.epsilon < 1.2 * whole
 
 
-def test_a_run_that_cannot_end_early_costs_the_price_that_was_told() -> None:
+def test_a_run_that_cannot_end_early_costs_the_price_that_was_told():
     """Fair coins over one step: every sample is taken, so the calls counted are
     the budget to the last one.
     """
-    coin = sc.MDP(
+    coin = mdp(
         lambda state, action, rng: (float(rng.random() < 0.5), state),
-        num_actions=2,
-        discount=0.5,
         horizon=1,
         operator=sc.Max(),
-        initial_state=0,
     )
     promise = PROMISE | {"epsilon": 0.1}
     planned = sc.explain(coin, method="smoothcruiser", **promise).num_calls
@@ -63,11 +56,11 @@ def test_a_run_that_cannot_end_early_costs_the_price_that_was_told() -> None:
     assert found.num_calls == found.price == budget
 
 
-def test_auto_takes_the_schedule_up_to_its_price_and_certified_search_below() -> None:
+def test_auto_takes_the_schedule_up_to_its_price_and_certified_search_below():
     asked = problem()
     budget = price(asked, "smoothcruiser")
     enough, less = (
-        prepare(asked, method="auto", budget=calls, **PROMISE)
+        sc.prepare(asked, method="auto", budget=calls, **PROMISE)
         for calls in (budget, budget - 1)
     )
     assert (enough.method.name, less.method.name) == ("smoothcruiser", "certified")
@@ -79,6 +72,6 @@ def test_auto_takes_the_schedule_up_to_its_price_and_certified_search_below() ->
 
 
 @pytest.mark.parametrize("budget", [0, 0.5, -1, float("nan"), float("inf"), True])
-def test_a_budget_below_one_call_is_refused(budget: float) -> None:
+def test_a_budget_below_one_call_is_refused(budget):
     with pytest.raises(sc.InvalidInput, match="budget"):
         sc.explain(problem(), method="smoothcruiser", budget=budget, **PROMISE)

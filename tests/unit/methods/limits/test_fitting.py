@@ -1,10 +1,7 @@
 """Limits choose the schedule: what is run for a budget, for seconds, and for both."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -16,8 +13,6 @@ from smoothcruiser.methods.schedule_within_limits import (
     FittedSchedule,
     fit_schedule,
 )
-from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
-from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.alternatives import payable_schedule, quick_schedule
 from smoothcruiser.schedule.reach import OutOfTime, patience
@@ -25,19 +20,21 @@ from smoothcruiser.schedule.reach import OutOfTime, patience
 pytestmark = pytest.mark.compiles
 
 
-def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+def step(state, action, rng):
     return rng.random(), (state + action) % 3
 
 
-def problem(oracle: Any = step, **more: Any) -> sc.MDP:
-    facts: dict[str, Any] = {"discount": 0.3, "operator": sc.Max(), "initial_state": 0}
+def problem(oracle=step, **more):
+    facts = {"discount": 0.3, "operator": sc.Max(), "initial_state": 0}
     return sc.MDP(oracle, num_actions=2, **(facts | more))
 
 
-@pytest.mark.parametrize("method", [SmoothCruiser(), SparseSampling(), Paper()])
-def test_a_budget_alone_asks_for_the_best_promise(method: Any) -> None:
+@pytest.mark.parametrize(
+    "method", [sc.SmoothCruiser(), sc.SparseSampling(), sc.Paper()]
+)
+def test_a_budget_alone_asks_for_the_best_promise(method):
     """Law: the schedule fits the budget, and that of a tenth less epsilon does not."""
-    budget = 10**9 if isinstance(method, Paper) else 5_000
+    budget = 10**9 if isinstance(method, sc.Paper) else 5_000
     query = Query.of(problem(), delta=0.1, budget=budget)
     found = fit_schedule(method, query)
     room = budget - query.problem.inspection_calls
@@ -49,7 +46,7 @@ def test_a_budget_alone_asks_for_the_best_promise(method: Any) -> None:
     assert (found.calls, found.shards) == (0, None)
 
 
-def test_a_budget_for_nothing_has_an_answer() -> None:
+def test_a_budget_for_nothing_has_an_answer():
     """Law: an interval for any budget, and never more calls than it."""
     asked = problem(discount=0.9)
     widths = []
@@ -65,36 +62,38 @@ def test_a_budget_for_nothing_has_an_answer() -> None:
     assert again.value == found.value  # a budget does not depend on the machine
 
 
-def test_a_budget_for_nothing_is_seen_without_the_inverse(monkeypatch) -> None:
+def test_a_budget_for_nothing_is_seen_without_the_inverse(monkeypatch):
     """The inverse takes seconds with a long horizon, and would find nothing."""
-    monkeypatch.setattr(SmoothCruiser, "payable", lambda *asked: pytest.fail("slow"))
+    monkeypatch.setattr(
+        sc.SmoothCruiser, "payable", lambda *asked: pytest.fail("slow")
+    )
     query = Query.of(problem(discount=1.0, horizon=20), delta=0.1, budget=31)
-    found = fit_schedule(SmoothCruiser(), query)
+    found = fit_schedule(sc.SmoothCruiser(), query)
     assert found.schedule.epsilon == 10.0
     assert "as far as that goes" in found.notes[0]
 
 
-def test_what_is_missing_is_one_sentence() -> None:
+def test_what_is_missing_is_one_sentence():
     with pytest.raises(sc.InvalidInput, match=r"needs epsilon.*or a limit.*seconds="):
         sc.plan(problem(), delta=0.1, method="smoothcruiser")
     with pytest.raises(sc.InvalidInput, match="needs delta"):
         sc.plan(problem(), budget=1_000, method="smoothcruiser")
 
 
-def test_seconds_choose_a_schedule_for_the_measured_speed() -> None:
+def test_seconds_choose_a_schedule_for_the_measured_speed():
     """Law: a simulator that waits gets a cheaper schedule, the calls that measure it
     are counted, and what was asked for is named with its price.
     """
 
-    def slow(state: int, action: int, rng: Any) -> tuple[float, int]:
+    def slow(state, action, rng):
         time.sleep(2e-3)
         return step(state, action, rng)
 
     asked = {"delta": 0.1, "seconds": 2.0, "epsilon": 0.005}
     query = Query.of(problem(slow), **asked)
-    found = fit_schedule(SmoothCruiser(), query)
+    found = fit_schedule(sc.SmoothCruiser(), query)
     promise = replace(query.promise, epsilon=found.schedule.epsilon)
-    chosen = SmoothCruiser().schedule(replace(query, promise=promise))
+    chosen = sc.SmoothCruiser().schedule(replace(query, promise=promise))
     assert chosen.num_calls < 1_000  # 2 s of 2 ms
     # it has more samples at the root, of the same levels, and the clock ends it
     assert found.schedule.levels == chosen.levels
@@ -105,9 +104,9 @@ def test_seconds_choose_a_schedule_for_the_measured_speed() -> None:
     assert "the 2 s allowed" in found.notes[0]
 
 
-def test_a_promise_that_fits_the_time_keeps_its_bits() -> None:
+def test_a_promise_that_fits_the_time_keeps_its_bits():
     """Law: seconds change nothing where the requested schedule fits."""
-    asked: dict[str, Any] = {"epsilon": 0.2, "delta": 0.1, "method": "smoothcruiser"}
+    asked = {"epsilon": 0.2, "delta": 0.1, "method": "smoothcruiser"}
     plain = sc.plan(problem(), **asked)
     timed = sc.plan(problem(), seconds=600.0, **asked)
     assert (timed.value, timed.interval) == (plain.value, plain.interval)
@@ -116,13 +115,13 @@ def test_a_promise_that_fits_the_time_keeps_its_bits() -> None:
 
 
 @pytest.mark.parametrize("target", ["q_values", "value"])
-def test_a_callback_that_returns_false_stops(target: Any) -> None:
+def test_a_callback_that_returns_false_stops(target):
     """Law: at the first shard; None, as most callbacks return, goes on."""
-    seen: list[Progress] = []
-    asked: dict[str, Any] = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser"}
+    seen = []
+    asked = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser"}
     asked |= {"shards": 30, "target": target}
 
-    def never(progress: Progress) -> bool:
+    def never(progress):
         seen.append(progress)
         return progress.calls == 0
 
@@ -134,10 +133,10 @@ def test_a_callback_that_returns_false_stops(target: Any) -> None:
     assert whole.epsilon == 0.3
 
 
-def test_a_call_that_never_returns_does_not_hold_the_answer() -> None:
+def test_a_call_that_never_returns_does_not_hold_the_answer():
     """Law: the answer of a run whose only call sleeps for ever is what is certain."""
 
-    def stuck(state: int, action: int, rng: Any) -> tuple[float, int]:
+    def stuck(state, action, rng):
         time.sleep(3600.0)
         return 0.0, state
 
@@ -147,13 +146,11 @@ def test_a_call_that_never_returns_does_not_hold_the_answer() -> None:
     assert any("by its time limit" in note for note in found.notes)
 
 
-def test_the_speed_is_measured_on_whole_tables_without_a_limit_of_calls(
-    monkeypatch,
-) -> None:
+def test_the_speed_is_measured_on_whole_tables_without_a_limit_of_calls(monkeypatch):
     """Law: a shard of one sample would time the engine's overhead, not the simulator."""
     from smoothcruiser.engines import calibrate
 
-    sizes: list[int] = []
+    sizes = []
     monkeypatch.setattr(
         calibrate,
         "_repetition_calls",
@@ -166,7 +163,7 @@ def test_the_speed_is_measured_on_whole_tables_without_a_limit_of_calls(
 
 
 @pytest.mark.parametrize("choose", [payable_schedule, quick_schedule])
-def test_a_larger_budget_buys_no_wider_promise(choose: Any) -> None:
+def test_a_larger_budget_buys_no_wider_promise(choose):
     """At a discount of 0.9 prices fall as 1/epsilon**45, and one step goes far beyond."""
     facts = problem(discount=0.9, operator=sc.Entropy(0.2)).facts
     budgets = (1_000_000, 2_000_000)
@@ -177,12 +174,12 @@ def test_a_larger_budget_buys_no_wider_promise(choose: Any) -> None:
         assert 0.4 * budget < schedule.num_calls <= budget
 
 
-def test_quick_search_ends_with_its_time_and_its_best_schedule() -> None:
+def test_quick_search_ends_with_its_time_and_its_best_schedule():
     """Law: the best table so far, or ``OutOfTime`` where there is none."""
     facts = problem(discount=0.97, operator=sc.Entropy(0.3)).facts
     looks = iter(range(10**6))
 
-    def clock() -> float:
+    def clock():
         return float(next(looks))
 
     with patience(0.0, clock), pytest.raises(OutOfTime):
@@ -191,41 +188,41 @@ def test_quick_search_ends_with_its_time_and_its_best_schedule() -> None:
     assert 0.5e7 <= best.num_calls <= 1e7
 
 
-def test_a_search_without_a_schedule_gets_more_time(monkeypatch: Any) -> None:
+def test_a_search_without_a_schedule_gets_more_time(monkeypatch):
     """Law: the widest schedule is run only where LONGEST_SHARE finds no other.
 
     The first search is always out of time here.
     """
     shares = []
 
-    def payable(method: Any, query: Any, calls: int, quick: bool) -> Any:
+    def payable(method, query, calls, quick):
         shares.append(calls)
         if len(shares) == 1:
             raise OutOfTime("too early")
         return quick_schedule(query.problem.facts, 0.1, "q_values", calls)
 
-    monkeypatch.setattr(SmoothCruiser, "payable", payable)
-    fit = fit_schedule(SmoothCruiser(), Query.of(problem(), delta=0.1, seconds=2.0))
+    monkeypatch.setattr(sc.SmoothCruiser, "payable", payable)
+    fit = fit_schedule(sc.SmoothCruiser(), Query.of(problem(), delta=0.1, seconds=2.0))
     assert len(shares) == 2
     assert fit.schedule.epsilon < 0.1 * problem().facts.value_span()
 
 
 @pytest.mark.parametrize("limit", [{"seconds": 60.0}, {"budget": 5e9}])
-def test_a_limit_buys_no_promise_that_rounding_breaks(limit: Any) -> None:
+def test_a_limit_buys_no_promise_that_rounding_breaks(limit):
     """Law: who names no epsilon is never told that it is too fine.
 
     5e9 calls would pay for 0.00017, and sums of randomized levels are exact to 1e-5.
     """
     table = sc.make("chain:n=5", discount=0.2, temperature=10)
-    fit = fit_schedule(SmoothCruiser(), Query.of(table, delta=0.1, **limit))
+    fit = fit_schedule(sc.SmoothCruiser(), Query.of(table, delta=0.1, **limit))
     stopping_rule(fit.schedule, fit.shards)
     assert 1e-4 < fit.schedule.epsilon < 1e-2
 
 
-def test_more_samples_at_the_root_keep_levels_and_promise() -> None:
+def test_more_samples_at_the_root_keep_levels_and_promise():
     """Law: the price grows to what was asked, checkpoints go on, paper mode stays."""
     query = Query.of(problem(), delta=0.1, epsilon=0.2)
-    schedule = SmoothCruiser().schedule(query)
+    schedule = sc.SmoothCruiser().schedule(query)
     more = schedule.stretch_root(7.3 * schedule.num_calls)
     assert (more.levels, more.epsilon) == (schedule.levels, schedule.epsilon)
     assert 7.2 < more.num_calls / schedule.num_calls <= 7.3
@@ -234,12 +231,12 @@ def test_more_samples_at_the_root_keep_levels_and_promise() -> None:
     assert schedule.root.samples < more.root.looks[-1] < more.root.samples
     assert list(more.root.looks) == sorted(set(more.root.looks))
     assert schedule.stretch_root(0.5 * schedule.num_calls) is schedule
-    printed = Paper().schedule(query)
+    printed = sc.Paper().schedule(query)
     assert printed.stretch_root(2.0 * printed.num_calls) is printed
 
 
 @pytest.mark.parametrize("factor", [1.0, 4.0])
-def test_a_schedule_for_a_time_limit_goes_on_below_its_epsilon(factor: float) -> None:
+def test_a_schedule_for_a_time_limit_goes_on_below_its_epsilon(factor):
     """Law: it samples to its end, promises what it has reached, and fails no oftener.
 
     Whether it was stretched or not.
@@ -252,7 +249,7 @@ def test_a_schedule_for_a_time_limit_goes_on_below_its_epsilon(factor: float) ->
         method="exact",
     ).value
     query = Query.of(asked, delta=0.3, epsilon=0.2)
-    schedule = SmoothCruiser().schedule(query)
+    schedule = sc.SmoothCruiser().schedule(query)
     early, missed = start_run(query, FittedSchedule(schedule=schedule)), 0
     schedule = schedule.stretch_root(factor * schedule.num_calls)
     assert any("early stop" in note for note in early.notes)

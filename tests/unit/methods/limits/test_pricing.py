@@ -1,9 +1,5 @@
 """What auto reckons before it runs anything, by hand."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 import smoothcruiser as sc
@@ -11,7 +7,7 @@ from smoothcruiser.methods.advice import least_of_search, steps_that_matter
 from smoothcruiser.query import Query
 
 
-def asked(discount: float, epsilon: Any, **more: Any) -> tuple[Any, Any]:
+def asked(discount, epsilon, **more):
     """A coin in one state, and what is asked of it."""
 
     def step(state, action, rng):
@@ -34,23 +30,21 @@ def asked(discount: float, epsilon: Any, **more: Any) -> tuple[Any, Any]:
         (0.5, "60%", 1),
     ],
 )
-def test_steps_after_which_nothing_matters(
-    discount: float, epsilon: Any, steps: int
-) -> None:
+def test_steps_after_which_nothing_matters(discount, epsilon, steps):
     assert steps_that_matter(*asked(discount, epsilon), 8) == steps
 
 
-def test_a_horizon_without_discount_matters_as_a_whole() -> None:
+def test_a_horizon_without_discount_matters_as_a_whole():
     assert steps_that_matter(*asked(1.0, "5%", horizon=20), 8) == 8
 
 
-def test_the_least_of_a_search() -> None:
+def test_the_least_of_a_search():
     """log(4 * 2/0.1) * 0.5 * 2/(2 * 0.1) = 21.9 for each of two actions."""
     assert least_of_search(*asked(0.5, 0.1)) == 44
     assert least_of_search(*asked(0.5, 0.1, deterministic=True)) == 2
 
 
-def test_many_states_that_come_back_near_the_beginning_are_searched() -> None:
+def test_many_states_that_come_back_near_the_beginning_are_searched():
     """2,000 states, 9 of them one step away: at discount 0.3 nothing else matters."""
 
     def step(state, action, rng):

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.exact.reachable import known_model
@@ -143,12 +144,9 @@ def test_a_model_that_is_not_listed_in_time_has_what_the_rewards_allow():
         time.sleep(1e-3)
         return [(0.5, 0.2, state + 1), (0.5, 0.8, 2 * state + action)]
 
-    problem = sc.MDP(
+    problem = mdp(
         lambda state, action, rng: (0.5, state + 1),
-        num_actions=2,
-        discount=0.5,
         operator=sc.Max(),
-        initial_state=0,
         outcomes=endless,
     )
     answer = sc.plan(problem, method="exact", seconds=0.05)
