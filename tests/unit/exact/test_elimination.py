@@ -7,24 +7,11 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from exact_worlds import (
-    OPERATORS,
-    World,
-    absorbing,
-    ending,
-    grid,
-    played,
-    random_arrays,
-    ring,
-    walk,
-)
+from exact_worlds import OPERATORS, World, absorbing, ending, grid, played, ring, walk
 
 import smoothcruiser as sc
-from smoothcruiser.exact import elimination, elimination_kernel
+from smoothcruiser.exact import elimination
 from smoothcruiser.exact.elimination import NarrowOrder
-from smoothcruiser.exact.loops import Packed
-from smoothcruiser.exact.model import prepare, room_for_policy
-from smoothcruiser.jit.build import compile_function
 
 pytestmark = pytest.mark.compiles
 
@@ -168,104 +155,126 @@ def test_models_that_mix_are_swept_and_their_order_is_not_even_sought(monkeypatc
     assert find(problem.tables, None) is None
 
 
-# --- the loops ----------------------------------------------------------------
+# --- sweeps from high values to low ones -------------------------------------------
 
 
-def edges(matrix):
-    sparse = sp.csr_matrix(matrix)
-    return sparse.indptr.astype(np.int64), sparse.indices.astype(np.uint32)
+@pytest.fixture
+def flows(monkeypatch):
+    """Whether each run of steps succeeded; neither eliminations nor dense solves."""
+    made = []
+    plain = elimination.FlowSteps.values
+
+    def values(self, *args):
+        found = plain(self, *args)
+        made.append(found[0] is not None)
+        return found
+
+    monkeypatch.setattr(elimination.FlowSteps, "values", values)
+    for name in ("WORTH", "LARGEST_SOLVE"):
+        monkeypatch.setattr(f"smoothcruiser.exact.solver.{name}", 0)
+    return made
 
 
-@pytest.mark.parametrize(
-    ("matrix", "most"),
-    [
-        # moves by at most 3: levels of 6 states, edges within two of them
-        (ring(200, 0.9).P.sum(axis=1) > 0, 12),
-        (np.kron(np.eye(5), np.ones((2, 2))) > 0, 1),  # parts that are not joined
-    ],
-    ids=["ring", "parts"],
-)
-def test_the_order_does_not_depend_on_how_states_are_numbered(matrix, most):
-    size = len(matrix)
-    order, place = np.empty(size, np.int64), np.empty(size, np.int64)
-    level_order = compile_function(elimination_kernel.level_order)
-    half = level_order(*edges(matrix), order, place)
-    assert np.array_equal(np.sort(order), np.arange(size))
-    assert np.array_equal(place[order], np.arange(size))
-    row, column = np.nonzero(matrix)
-    assert half == np.max(np.abs(place[row] - place[column])) <= most
-
-
-def test_wide_levels_end_the_search():
-    star = np.zeros((50, 50), bool)
-    star[0, :], star[:, 0] = True, True
-    widest = compile_function(elimination_kernel.widest_level)
-    assert widest(*edges(star), 10) == 49
-    assert widest(*edges(np.eye(50, k=1) + np.eye(50, k=-1) > 0), 10) == 1
-
-
-def pack(matrix, income):
-    start, target = edges(matrix)
-    return Packed(start.astype(np.uint64), target, sp.csr_matrix(matrix).data, income)
+def goal(side, discount):
+    """A cost per move until a corner is reached, where plays end."""
+    made = grid(side, discount)
+    terminal = np.arange(side * side) == side * side - 1
+    return World(made.P, -np.ones(made.R.shape), discount, terminal=terminal)
 
 
 @pytest.mark.parametrize(
-    ("size", "half"), [(1, 0), (2, 1), (40, 1), (60, 7), (9, 8), (70, 17)]
+    "world",
+    [grid(12, 0.99), grid(12, 0.9999), goal(12, 0.99), ring(120, 0.999)],
+    ids=["grid", "nearly undiscounted grid", "goal", "ring"],
 )
-def test_elimination_is_a_linear_solve(size, half):
-    rng, at = np.random.default_rng(size), np.arange(size)
-    near = np.abs(np.subtract.outer(at, at)) <= half
-    matrix = np.where(near, rng.random((size, size)), 0.0)
-    matrix *= 0.9999 / matrix.sum(axis=1, keepdims=True)
-    packed = pack(matrix, rng.normal(size=size))
-    truth = np.linalg.solve(np.eye(size) - matrix, packed.income)
-    for order in (at, at[::-1].copy()):
-        narrow = NarrowOrder(order, np.argsort(order), half)
-        found = narrow.solve(packed, narrow.allocate_rows())
-        assert found == pytest.approx(truth, rel=1e-9)
+def test_the_bound_of_sweeps_holds_against_an_independent_solve(world, flows):
+    truth = world.truth()
+    found = sc.solve(world.problem())
+    assert float(np.max(np.abs(found.values - truth))) <= found.residual_bound
+    assert flows == [True]
+    assert found.sweeps < 600, "the steps were in vain"
 
 
-def test_a_system_without_a_solution_gives_none():
-    place = np.zeros(1, np.int64)
-    narrow = NarrowOrder(place, place, 0)
-    packed = pack(np.ones((1, 1)), np.ones(1))
-    assert narrow.solve(packed, narrow.allocate_rows()) is None
+def test_wide_grids_are_solved_this_way_on_their_own(monkeypatch):
+    problem = grid(40, 0.99).problem()
+    found = sc.solve(problem, tolerance=1e-8)
+    assert found.method == "modified-policy-iteration"
+    monkeypatch.setattr(
+        "smoothcruiser.exact.reachable.SweepSearch.flow", lambda self, _: None
+    )
+    plain = sc.solve(problem, tolerance=1e-8)
+    assert np.max(np.abs(found.values - plain.values)) <= 2e-8
+    assert found.policy == pytest.approx(plain.policy)
 
 
-def test_settling_is_a_sweep_in_place_for_both_players():
-    ends = ending()
-    world = World(ends.P, ends.R, 0.9, played(80), ends.terminal, ends.legal)
-    m, _ = prepare(world.problem(), world.problem().tables)
-    order = np.random.default_rng(1).permutation(80)
-    found, truth = np.linspace(0.0, 1.0, 80), np.linspace(0.0, 1.0, 80)
-    compile_function(elimination_kernel.settle)(m, order[::-1].copy(), found, 1)
-    for s in order[~world.terminal[order]]:
-        q = (world.R[s] + 0.9 * world.P[s] @ truth)[world.legal[s]]
-        truth[s] = q.max() if world.players[s] == 1 else q.min()
-    assert found == pytest.approx(truth, abs=1e-14)
+def test_games_and_several_places_to_stay_are_left_alone(flows):
+    sc.solve(absorbing().problem())  # two ends that pay
+    made = grid(12, 0.99)
+    players = 1 + np.arange(144) % 2
+    sc.solve(World(made.P, made.R, 0.99, players=players).problem(), tolerance=1e-6)
+    assert flows == []
 
 
-def test_the_shortcut_for_max_packs_the_same_rows_to_the_last_bit():
-    """Both players, an end, actions that are not legal, ties."""
-    P, R = random_arrays(30, 3, 0)
-    P[P < 0.05] = 0.0
-    P /= P.sum(axis=2, keepdims=True)
-    P[3, 1], R[3, 1] = P[3, 2], R[3, 2]
-    rng = np.random.default_rng(1)
-    legal = rng.random((30, 3)) < 0.7
-    legal[:, 2] = True
-    world = World(P, R, 0.9, rng.integers(1, 3, 30), np.arange(30) == 7, legal)
-    m, kernels = prepare(world.problem(), world.problem().tables)
-    value, policy = np.empty(30), np.empty((30, 3))
-    kernels.q(m, rng.random(30))
-    kernels.values(m, value)
-    kernels.policy(m, policy)
-    plain, short = room_for_policy(m), room_for_policy(m)
-    kernels.pack(m, policy, value, plain)
-    kernels.pack_greedy(m, value, short)
-    used = int(plain.start[30])
-    assert used > 0
-    assert short.start.tolist() == plain.start.tolist()
-    assert short.income.tolist() == plain.income.tolist()
-    assert short.target[:used].tolist() == plain.target[:used].tolist()
-    assert short.weight[:used].tolist() == plain.weight[:used].tolist()
+def test_random_walks_end_the_steps_at_once(flows):
+    made = grid(12, 0.99)
+    P = (made.P > 0) / (made.P > 0).sum(axis=2, keepdims=True)
+    sc.solve(World(P, made.R, 0.99).problem())
+    assert flows == [False]
+
+
+@pytest.mark.parametrize("wrong", [1e150, 7.0])
+def test_nonsense_from_the_steps_breaks_no_bound(wrong, flows, monkeypatch):
+    world = ring(60, 0.9)
+    monkeypatch.setattr("smoothcruiser.exact.solver.FIRST_SWEEPS", 1)
+
+    def values(self, *_):
+        flows.append(True)
+        return np.where(np.arange(60) % 2, wrong, 0.0), 1
+
+    monkeypatch.setattr(elimination.FlowSteps, "values", values)
+    found = sc.solve(world.problem(), tolerance=1e-8)
+    assert flows == [True]
+    assert float(np.max(np.abs(found.values - world.truth()))) <= 1e-8
+
+
+# --- thousands of models --------------------------------------------------------
+
+
+def drawn(rng):
+    """A small model that mixes slowly, in one of many ways, with shuffled states."""
+    size, actions = int(rng.integers(2, 11)), int(rng.integers(1, 4))
+    P = np.zeros((size, actions, size))
+    near = np.array([-1, 0, 1]) if rng.random() < 0.7 else np.arange(size)
+    for s in range(size):
+        for a in range(actions):
+            after = s + rng.choice(near, 2)
+            wrap = after % size if rng.random() < 0.5 else np.clip(after, 0, size - 1)
+            share = rng.choice([0.0, 1e-9, 0.1, 0.5, rng.random()])
+            np.add.at(P[s, a], wrap, [1.0 - share, share])
+    stays = rng.random(size) < rng.choice([0.0, 0.3])
+    P[stays] = np.eye(size)[stays][:, None, :]
+    name = rng.permutation(size)
+    P = P[name][:, :, name]
+    R = rng.normal(size=(size, actions)) * (rng.random((size, 1)) < rng.random())
+    discount = float(rng.choice([0.9, 0.99, 0.999]))
+    players = rng.integers(1, 3, size) if rng.random() < 0.3 else None
+    terminal = rng.random(size) < 0.3 if rng.random() < 0.3 else None
+    legal = rng.random((size, actions)) < 0.7
+    legal[np.arange(size), rng.integers(0, actions, size)] = True
+    return World(P, R, discount, players, terminal, legal)
+
+
+@pytest.mark.parametrize("forced", ["flow", "elimination"])
+def test_a_thousand_small_models_against_dense_solves(forced, monkeypatch):
+    worth = 0.0 if forced == "flow" else 1e9
+    for name, value in (("WORTH", worth), ("LARGEST_SOLVE", 0), ("FIRST_SWEEPS", 1)):
+        monkeypatch.setattr(f"smoothcruiser.exact.solver.{name}", value)
+    monkeypatch.setattr(elimination, "MOST_AGAINST", 1.0)
+    rng = np.random.default_rng(20)
+    for case in range(500):
+        world = drawn(rng)
+        truth, found = world.truth(), sc.solve(world.problem())
+        apart = float(np.max(np.abs(found.values - truth)))
+        scale = (1.0 + float(np.max(np.abs(truth)))) / (1.0 - world.discount)
+        assert apart <= found.residual_bound + 1e-11 * scale, case
+        assert found.residual_bound <= 1e-8 * scale, case

@@ -9,55 +9,41 @@ import sys
 
 import numpy as np
 import pytest
-from exact_worlds import random_arrays
+from exact_worlds import OPERATORS, random_arrays, walk
 
 import smoothcruiser as sc
 from smoothcruiser.exact.solver_clock import EXACT  # forces a form
 
-OPERATORS = {
-    "max": sc.Max(),
-    "entropy": sc.Entropy(0.3),
-    "KL": sc.KL(0.2, prior=(0.5, 0.3, 0.2)),
-    "sparsemax": sc.Sparsemax(0.5),
-    "square root": sc.SquareRoot(0.4),
-}
-
-
-def ring(size):
-    """Moves around a ring with slips, and one state that pays: eliminations, flow."""
-    moves = np.zeros((size, 2, size))
-    for state in range(size):
-        for action, step in enumerate((-1, 1)):
-            moves[state, action, (state + step) % size] = 0.8
-            moves[state, action, state] += 0.2
-    return moves, np.repeat((np.arange(size) == 0.0)[:, None], 2, 1) * 1.0
-
 
 def worlds():
-    moves, rewards = random_arrays(12, 3, seed=5)[:2]
-    sparse = (
-        np.where(moves > np.median(moves), moves, 0.0) + np.eye(12)[:, None, :] * 0.1
-    )
+    moves, rewards = random_arrays(12, 3, seed=5)
+    sparse = np.where(moves > np.median(moves), moves, 0.0)
+    sparse += np.eye(12)[:, None, :] * 0.1
     sparse /= sparse.sum(axis=2, keepdims=True)
     end, players = np.arange(12) == 7, np.arange(12) % 2 + 1
-    made = {
-        f"{name}, {kind}": sc.tabular(
+    problems = {
+        f"{operator}, {kind}": sc.tabular(
             table, rewards, discount=0.97, operator=operator, terminal=end
         )
-        for name, operator in OPERATORS.items()
+        for operator in OPERATORS
         for kind, table in (("dense", moves), ("sparse", sparse))
     }
     options = {"operator": sc.Max(), "terminal": end}
-    made["game"] = sc.tabular(
+    problems["game"] = sc.tabular(
         sparse, rewards, discount=0.9, operator=sc.Entropy(0.2), players=players
     )
-    made["horizon"] = sc.tabular(sparse, rewards, discount=1.0, horizon=9, **options)
-    made["discount 1"] = sc.tabular(sparse, -rewards, discount=1.0, **options)
+    problems["horizon"] = sc.tabular(sparse, rewards, discount=1, horizon=9, **options)
+    problems["discount 1"] = sc.tabular(sparse, -rewards, discount=1.0, **options)
     for size in (40, 2200):  # a dense solve; too large for one
-        made[f"ring of {size}"] = sc.tabular(
-            *ring(size), discount=0.999, operator=sc.Max()
-        )
-    return made
+        problems[f"ring of {size}"] = slow_ring(size).problem()
+    return problems
+
+
+def slow_ring(size):
+    """Moves around a ring, and one state that pays: eliminations, flow."""
+    at = np.arange(size)
+    rewards = np.repeat((at == 0.0)[:, None], 2, 1)
+    return walk(np.stack([(at - 1) % size, (at + 1) % size], axis=1), rewards, 0.999)
 
 
 WORLDS = worlds()

@@ -5,12 +5,6 @@ import pytest
 
 from smoothcruiser.exact.proof import Arena, is_above, is_below
 from smoothcruiser.exact.undiscounted.chains import Rows
-from smoothcruiser.exact.undiscounted.strategy import (
-    end_components,
-    infinite_states,
-    never_ending,
-    zero_states,
-)
 
 pytestmark = pytest.mark.compiles
 
@@ -96,19 +90,3 @@ def test_signed_bounds_may_be_negative():
     assert not is_above(signed, at(-2.1, -3.05), STALL)
     assert is_below(signed, at(-2.1, -3.05), STALL)
     assert not is_below(signed, at(-1.9, -2.95), STALL)
-
-
-def test_sets_of_the_graph():
-    both = np.array([True, True])
-    assert never_ending(CIRCLE).tolist() == [True, True]
-    label, count = end_components(CIRCLE)
-    assert label[0] == label[1]
-    assert count == 1
-    zero, towards = zero_states(CIRCLE, both)
-    assert not zero.any()
-    assert towards.tolist() == [0, 2]
-    assert not infinite_states(CIRCLE, both, zero).any()
-    assert zero_states(CIRCLE, np.array([True, False]))[0].all()
-    paid = rows_of([(0, [(0.5, 1), (0.5, OUT)], 0.0), (1, [(1.0, 1)], 1.0)])
-    zero, _ = zero_states(paid, both)
-    assert infinite_states(paid, both, zero).tolist() == [True, True]

@@ -16,11 +16,10 @@ from smoothcruiser.methods import METHODS
 pytestmark = pytest.mark.compiles
 
 PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "qvbs"
-Outcomes = list[tuple[float, int, float]]  # probability, next state, reward
 
 
 def model(rows, *, ends, **more):
-    """A tabular problem at discount 1; ``rows[s][a]`` lists what may happen."""
+    """A tabular problem at discount 1; ``rows[s][a]`` lists (probability, next, reward)."""
     S, A = len(rows) + len(ends), max(len(row) for row in rows)
     P, R = np.zeros((S, A, S)), np.zeros((S, A, S))
     legal = np.zeros((S, A), dtype=bool)
@@ -99,19 +98,6 @@ def test_an_end_component_fools_nobody(players, values, policy):
     assert policy is None or found.policy[:2].tolist() == policy
 
 
-def test_shortest_paths_with_a_slippery_shortcut():
-    """Cost 1 a step. By the bridge: 1 + half of all falls back to 0, so 2. By road 3."""
-    rows = [
-        [[(0.5, 3, -1.0), (0.5, 0, -1.0)], [(1.0, 1, -1.0)]],
-        [[(1.0, 2, -1.0)], [(1.0, 1, -1.0)]],
-        [[(1.0, 3, -1.0)]],
-    ]
-    found = check(model(rows, ends=[3]), [-2.0, -2.0, -1.0, 0.0])
-    assert found.policy[0].tolist() == [1.0, 0.0]
-    assert found.q_values[0].tolist() == pytest.approx([-2.0, -3.0])
-    assert found.q_values[1].tolist() == pytest.approx([-2.0, -3.0])  # wait one step
-
-
 def test_a_dead_end_costs_infinitely_much_and_hides_nobody():
     """State 1 pays for ever; state 0 can avoid it, and its other action is -inf."""
     rows = [[[(1.0, 1, -1.0)], [(1.0, 2, -4.0)]], [[(1.0, 1, -1.0)]]]
@@ -161,27 +147,11 @@ def test_a_rare_exit_of_one_state_keeps_its_digits(rare):
 def test_a_rare_exit_of_a_cycle_has_a_bound_that_holds():
     """Two states in turn, one way to the goal, one to the trap, 1e-9 each: 1/2."""
     rare = 1e-9
-    rows = [
-        [[(1.0 - rare, 1, 0.0), (rare, 2, 1.0)]],
-        [[(1.0 - rare, 0, 0.0), (rare, 3, 0.0)]],
-    ]
+    exits = ((1, 2, 1.0), (0, 3, 0.0))
+    rows = [[[(1.0 - rare, to, 0.0), (rare, out, paid)]] for to, out, paid in exits]
     found = sc.solve(model(rows, ends=[2, 3]))
     value = 1.0 / (2.0 - rare)
     assert abs(found.values[0] - value) <= found.residual_bound <= 1e-10
-
-
-def test_rows_that_sum_to_one_up_to_rounding_are_normalized():
-    P = np.full((4, 1, 4), 0.1)
-    P[:, 0, :3] = [0.1, 0.2, 0.7 - 3e-7]
-    P[:, 0, 3] = 1e-7
-    R = np.zeros((4, 1, 4))
-    R[:, 0, 3] = 1.0
-    terminal = [False, False, False, True]
-    found = sc.solve(
-        sc.tabular(P, R, discount=1, operator=sc.Max(), terminal=terminal)
-    )
-    assert found.values[:3] == pytest.approx(1.0, abs=found.residual_bound)
-    assert found.residual_bound <= 1e-6
 
 
 @pytest.mark.parametrize("unit", [2.0**-80, 3.0, 1e90])
@@ -190,22 +160,6 @@ def test_the_unit_of_rewards_does_not_matter(unit):
     found = sc.solve(model(rows, ends=[1]))
     assert found.values[0] == pytest.approx(2 * unit, abs=found.residual_bound)
     assert found.residual_bound <= 1e-13 * unit
-
-
-def test_outcomes_are_explored_and_solved():
-    """A walk on the integers from 3, with costs, that ends at 0 or 6: 3 * 3 steps."""
-    walk = mdp(
-        outcomes=lambda s, a: [(0.5, -1.0, s - 1), (0.5, -1.0, s + 1)],
-        terminal=lambda s: s in (0, 6),
-        discount=1,
-        reward_range=(-1, 0),
-        initial_state=3,
-    )
-    answer = sc.plan(walk)
-    assert answer.method == "exact"
-    assert (answer.delta, answer.num_calls) == (0.0, 0)
-    assert answer.interval[0] <= -9.0 <= answer.interval[1]
-    assert answer.interval[1] - answer.interval[0] < 1e-11
 
 
 @pytest.mark.parametrize("size", [600, 3200])
@@ -234,24 +188,11 @@ def test_large_components_are_swept_or_solved(size):
 @pytest.mark.parametrize("model", sorted(p.stem for p in PUBLISHED.glob("*.npz")))
 def test_the_verification_benchmarks(model):
     """Thirteen models of QVBS: the published value lies within a bound below 1e-9."""
-    data = np.load(PUBLISHED / f"{model}.npz")
-    S, A = data["legal"].shape
-    P = sp.csr_matrix((data["data"], data["indices"], data["indptr"]), (S * A, S))
-    goal, start = data["goal"], int(data["initial"])
-    problem = sc.tabular(
-        P,
-        goal[P.indices].astype(float),
-        discount=1,
-        operator=sc.Max(),
-        terminal=goal,
-        legal=data["legal"],
-        players=None if data["maximize"] else np.full(S, 2),
-        payoffs="end",
-        initial_state=start,
-    )
+    path = PUBLISHED / f"{model}.npz"
+    problem, reference = sc.make(f"npz:{path}"), float(np.load(path)["reference"])
     found = sc.solve(problem)
     assert found.residual_bound <= 1e-9
-    assert found.values[start] == pytest.approx(float(data["reference"]), abs=1e-9)
+    assert found.values[problem.start()] == pytest.approx(reference, abs=1e-9)
     earned = policy_value(problem, found.policy)
     assert np.max(np.abs(earned - found.values)) <= found.residual_bound + 1e-12
 
@@ -268,9 +209,8 @@ def coin():
 def test_every_other_method_refuses_in_one_sentence(coin, name):
     takes = METHODS[name].takes
     asked = {"epsilon": 0.1, "delta": 0.1} if "epsilon" in takes else {"budget": 9}
-    with pytest.raises(
-        sc.InvalidInput, match=f"^{name} needs a horizon or a discount b"
-    ):
+    needs = f"^{name} needs a horizon or a discount b"
+    with pytest.raises(sc.InvalidInput, match=needs):
         sc.plan(coin, method=name, **asked)
 
 
@@ -282,9 +222,7 @@ def test_verbs_that_sample_refuse_too(coin):
         lambda: sc.Agent(coin, "uct").act(0),
         lambda: sc.explain(coin, epsilon=0.1, delta=0.1),
     ):
-        with pytest.raises(
-            sc.InvalidInput, match="needs a horizon or a discount below 1"
-        ):
+        with pytest.raises(sc.InvalidInput, match="needs a horizon or a discount b"):
             call()
     assert sc.check(coin).ok
 
@@ -315,11 +253,10 @@ def one_state(discount, operator):
 def test_limits_of_the_search_are_kept(coin):
     with pytest.raises(sc.InvalidInput, match=r"tolerance=1e-30 cannot be proven"):
         sc.solve(coin, tolerance=1e-30)
-    assert (
-        sc.solve(coin, tolerance=1e-9, method="policy-iteration").residual_bound < 1e-9
-    )
+    close = sc.solve(coin, tolerance=1e-9, method="policy-iteration")
+    assert close.residual_bound < 1e-9
     with pytest.raises(
-        sc.InvalidInput, match="value-iteration needs a discount below 1"
+        sc.InvalidInput, match="value-iteration needs a discount below"
     ):
         sc.solve(coin, method="value-iteration")
     with pytest.raises(sc.Unpayable, match="max_sweeps=1 passes"):
@@ -350,7 +287,5 @@ def test_too_many_states_are_refused_without_a_promise():
     )
     with pytest.raises(sc.InvalidInput, match="auto, beyond 20,000 states"):
         sc.plan(endless, epsilon=0.1)
-    with pytest.raises(
-        sc.InvalidInput, match=r"time was up.*give horizon= or a discount"
-    ):
+    with pytest.raises(sc.InvalidInput, match=r"time was up.*give horizon= or a disc"):
         sc.plan(endless, method="exact", seconds=0.05)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser import operators
 
 
 def logsumexp(q):
@@ -115,12 +114,6 @@ def test_nan_and_wrong_lengths_are_named():
     assert short.failures == ("differentiable",)
 
 
-def test_reports_are_reproducible_and_depend_on_the_seed_only():
-    assert sc.check_operator(BROKEN["L-smooth"], seed=4) == sc.check_operator(
-        BROKEN["L-smooth"], seed=4
-    )
-
-
 @pytest.mark.parametrize(
     "bad",
     [
@@ -140,11 +133,3 @@ def test_bad_parameters_are_refused(bad):
 def test_unknown_conditions_are_refused():
     with pytest.raises(sc.InvalidInput, match="No condition is called 'smooth'"):
         sc.check_operator(sc.Entropy(1.0), samples=1)["smooth"]
-
-
-def test_the_check_is_a_name_of_its_package_and_of_the_library():
-    """It is imported late, and ``from smoothcruiser.operators import *`` finds it too."""
-    assert operators.check_operator is sc.check_operator is sc.check_operator
-    assert "check_operator" in operators.__all__
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        _ = operators.nothing

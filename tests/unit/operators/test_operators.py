@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
-from scipy.special import logsumexp, softmax
 
 import smoothcruiser as sc
 from smoothcruiser.operators import make_operator
@@ -59,48 +57,6 @@ def test_min_player_mirrors_the_max_player(operator):
 # --- independent references ---------------------------------------------------
 
 
-def _random_q(seed, k):
-    return np.random.default_rng(seed).normal(scale=2.0, size=k)
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("temperature", [0.05, 1.0, 30.0])
-def test_entropy_and_kl_against_scipy(seed, temperature):
-    q = _random_q(seed, 5)
-    prior = np.random.default_rng(seed + 100).dirichlet(np.ones(5))
-    assert sc.Entropy(temperature).value(q) == pytest.approx(
-        temperature * logsumexp(q / temperature), rel=1e-13
-    )
-    assert sc.Entropy(temperature).gradient(q) == pytest.approx(
-        softmax(q / temperature), abs=1e-13
-    )
-    kl = sc.KL(temperature, tuple(prior))
-    assert kl.value(q) == pytest.approx(
-        temperature * logsumexp(q / temperature, b=prior), rel=1e-12
-    )
-    assert kl.gradient(q) == pytest.approx(
-        softmax(q / temperature + np.log(prior)), abs=1e-13
-    )
-
-
-@pytest.mark.parametrize("temperature", [1e-3, 0.3, 1.0, 50.0])
-def test_square_root_level_against_a_root_finder(temperature):
-    q = _random_q(7, 6)
-    half, top = temperature / 2.0, float(q.max())
-    U = brentq(
-        lambda u: np.sum((half / (u - q)) ** 2) - 1.0,
-        top + half * 0.999,
-        top + half * math.sqrt(6.0) * 1.001,
-        xtol=1e-15,
-    )
-    assert sc.SquareRoot(temperature).gradient(q) == pytest.approx(
-        (half / (U - q)) ** 2, abs=1e-9
-    )
-    assert sc.SquareRoot(temperature).value(q) == pytest.approx(
-        U + np.sum(half**2 / (U - q)), rel=1e-12
-    )
-
-
 # --- one definition for Python and compiled code ------------------------------
 
 
@@ -121,19 +77,6 @@ def test_no_overflow_at_any_temperature(kind, temperature):
         assert math.isfinite(operator.value(q))
         assert all(0.0 <= p <= 1.0 for p in policy)
         assert sum(policy) == pytest.approx(1.0, abs=1e-12)
-
-
-def test_one_action_has_no_curvature():
-    for operator in (
-        sc.Entropy(0.5),
-        sc.KL(0.5),
-        sc.Sparsemax(0.5),
-        sc.SquareRoot(0.5),
-        sc.Max(),
-    ):
-        assert operator.curvature(1) == 0.0
-        assert operator.gradient([3.0]) == [1.0]
-        assert operator.value([3.0]) == pytest.approx(3.0 + operator.offset(1))
 
 
 # --- bad input ----------------------------------------------------------------

@@ -8,7 +8,6 @@ all outcomes.
 import math
 import re
 from itertools import product
-from pathlib import Path
 
 import click
 import numpy as np
@@ -22,7 +21,6 @@ from smoothcruiser.operators.base import OWN
 from smoothcruiser.theory import noise
 
 T = 0.7
-SOURCE = Path(sc.__file__).parent
 STEPS = 12  # of the grid over policies: the uniform ones of 1 to 4 actions are on it
 
 # name: Omega(p) for prior weights w
@@ -103,14 +101,6 @@ def test_dispatch_calls_the_operators_own_functions(operator, k):
             assert start.tolist() == operator.blind(w)
 
 
-def test_dispatch_has_no_answer_for_an_unknown_code():
-    out = [0.5]
-    dispatch.builtin_gradient(OWN, [1.0], [1.0], T, out)
-    assert math.isnan(out[0])
-    assert math.isnan(dispatch.builtin_value(OWN, [1.0], [1.0], T))
-    assert math.isnan(dispatch.builtin_omega(OWN, [1.0], [1.0], T))
-
-
 @pytest.mark.parametrize("name", list(OPERATORS))
 def test_make_and_the_command_line_know_it(name):
     problem = sc.make("chain:n=3", discount=0.5, temperature=T, operator=name)
@@ -121,22 +111,6 @@ def test_make_and_the_command_line_know_it(name):
     record = option.get_help_record(click.Context(click.Command("plan")))
     assert record is not None
     assert re.search(rf"\b{name}\b", record[1])
-
-
-def test_nobody_else_switches_on_an_operator():
-    """Outside this folder no code compares an operator's number."""
-    names = "|".join(kind.__name__.upper() for kind in OPERATORS.values())
-    switch = re.compile(
-        rf"\.code\s*(==|!=|in\b|not in\b)|[!=]= ({names}|SQUARE_ROOT)\b"
-    )
-    found = [
-        f"{path.relative_to(SOURCE)}:{number}: {line.strip()}"
-        for path in sorted(SOURCE.rglob("*.py"))
-        if path.parent.name != "operators"
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if switch.search(line)
-    ]
-    assert found == []
 
 
 # --- the numbers --------------------------------------------------------------
@@ -191,20 +165,6 @@ def test_batch_is_the_scalar_functions(operator, k):
         assert slow[1][legal, i].tolist() == operator.gradient(numbers, weights=shares)
     assert fast[0] == pytest.approx(slow[0], abs=1e-12)
     assert fast[1] == pytest.approx(slow[1], abs=1e-12)
-
-
-@every
-def test_rows_of_fewer_actions_count_the_legal_ones(operator, k):
-    """``omega_rows`` with an action that is not legal is Omega over the rest."""
-    if k == 1:
-        return
-    w, p = operator.weights(k), operator.blind(operator.weights(k)[1:])
-    rows = operator.omega_rows(np.array([[0.0, *p]]), np.array([[0.0, *w[1:]]]))
-    slow = sc.Operator.omega_rows(
-        operator, np.array([[0.0, *p]]), np.array([[0.0, *w[1:]]])
-    )
-    assert slow[0] == operator.omega(p, w[1:])
-    assert rows[0] == pytest.approx(slow[0], abs=1e-12)
 
 
 @every

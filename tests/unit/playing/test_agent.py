@@ -25,33 +25,12 @@ def chain():
     return sc.make("chain:n=5", discount=0.9, operator="max")
 
 
-def test_an_agent_with_a_known_model_acts_by_it():
-    agent = sc.Agent(chain())
-    assert [agent.act(s) for s in range(4)] == [1, 1, 1, 1]
-    assert agent.estimate.method == "exact"
-    assert agent.estimate.certificate.kind == "exact"
-    assert agent.decisions == 4
-
-
 def test_a_certified_agent_keeps_one_memory():
     agent = sc.Agent(chain(), "certified", epsilon=0.5, delta=0.1, seed=3)
     assert agent.act(0) == 1
     first = agent.estimate.num_calls
     agent.act(0)
     assert agent.estimate.num_calls == 0 < first
-
-
-def test_a_scheduled_agent_plans_anew_with_another_seed():
-    problem = sc.make("garnet:states=5,actions=2", discount=0.2, temperature=1.0)
-    agent = sc.Agent(problem, "smoothcruiser", epsilon="15%", delta=0.1)
-    values = []
-    for _ in range(2):
-        agent.act(0)
-        values.append(agent.estimate.value)
-    assert values[0] != values[1]
-    again = sc.Agent(problem, "smoothcruiser", epsilon="15%", delta=0.1)
-    again.act(0)
-    assert again.estimate.value == values[0]
 
 
 def test_an_agent_may_draw_from_its_policy():
@@ -363,14 +342,6 @@ def test_what_was_done_has_names():
     summary = sc.play(agent, episodes=2, steps=3)
     assert summary.actions == {"right": 6}
     assert summary.to_dict()["actions"] == {"right": 6}
-
-
-@pytest.mark.compiles
-def test_a_sampled_action_has_its_own_name():
-    problem = sc.make("chain:n=4", discount=0.5, temperature=5)
-    agent = sc.Agent(problem, sample=True)
-    done = [(agent.act(0), agent.action_label) for _ in range(20)]
-    assert set(done) == {(0, "left"), (1, "right")}
 
 
 def test_episodes_end_at_the_horizon_also_where_more_steps_are_allowed():

@@ -76,13 +76,6 @@ def test_the_other_player_may_be_any_policy(form):
     assert strong.wins == 4
 
 
-def test_an_agent_is_a_policy_to_evaluate():
-    problem = walk(horizon=3, discount=1.0, deterministic=True)
-    agent = sc.Agent(problem, lambda s: 1)
-    for policy in (agent, agent.policy):
-        assert sc.evaluate(problem, policy, budget=200).value == pytest.approx(3.0)
-
-
 def test_a_problem_and_a_policy_are_played_as_an_agent_is():
     summary = sc.play(walk(), lambda s: 1, episodes=2, steps=3)
     assert (summary.mean_return, summary.method) == (3.0, "policy")

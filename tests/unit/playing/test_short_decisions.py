@@ -85,14 +85,6 @@ def test_a_kept_schedule_gives_the_answers_of_one_that_is_chosen_anew(prepared):
     assert prepared["schedules"] == 1 + 3
 
 
-def test_a_schedule_is_kept_for_each_number_of_steps_left(prepared):
-    agent = sc.Agent(world(horizon=5), "smoothcruiser", epsilon="40%", delta=0.1)
-    for _ in range(2):
-        for remaining in (5, 4, 3):
-            agent.act(0, remaining=remaining)
-    assert prepared["schedules"] == 3
-
-
 def test_other_limits_choose_another_schedule(prepared):
     """``seconds_total`` deals out other seconds each time; similar ones share one."""
     agent = sc.Agent(world(), "smoothcruiser", seconds=0.05, delta=0.1)
@@ -124,16 +116,6 @@ def test_auto_chooses_at_every_state_where_calls_are_limited(prepared):
     for state in (0, 3):
         agent.act(state)
     assert prepared["choices"] == 2
-
-
-def test_auto_goes_on_with_the_schedule_that_it_chose(prepared, monkeypatch):
-    monkeypatch.setattr(auto.AutoChoice, "_comes_back", lambda self, price: False)
-    agent = sc.Agent(world(), "auto", seconds=0.05, delta=0.1)
-    for state in (0, 3, 6):
-        agent.act(state)
-        assert agent.estimate.method == "smoothcruiser"
-    assert prepared == {"choices": 1, "schedules": 1}
-    assert isinstance(agent.session._inner, ScheduleSession)
 
 
 def test_the_command_line_takes_a_limit_in_place_of_an_epsilon():

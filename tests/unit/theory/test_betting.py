@@ -11,16 +11,11 @@ from smoothcruiser.theory.bets import (
     bet_interval,
     bet_level,
     choose_checkpoints,
-    likely_calls,
     likely_samples,
     offsets,
 )
 
 AT_THE_END = (0.0,) * len(SHARES)  # all poles at the end of the range are one pole
-
-
-def test_shares_add_up_to_one():
-    assert math.fsum(SHARES) == pytest.approx(1.0, abs=1e-15)
 
 
 def test_samples_that_do_not_vary():
@@ -103,10 +98,6 @@ def test_rounding_is_on_the_safe_side_of_many_samples():
     assert high - low < 1e-6
 
 
-def test_the_level_is_a_union_over_actions_and_sides():
-    assert bet_level(3, 0.05) == pytest.approx(math.log(120.0))
-
-
 def test_checkpoints_begin_where_samples_that_do_not_vary_would_stop():
     """Law: geometric counts; at the first one equal samples close the radius, and none
     can where the plan is short.
@@ -139,9 +130,3 @@ def test_what_is_likely_is_near_what_a_simulation_needs():
         assert count == pytest.approx(
             likely_samples(radius, 1.0, half**2, level), rel=0.34
         )
-
-
-def test_likely_calls_are_whole_however_large():
-    assert likely_calls(1000, 100, 25.0) == 250
-    assert likely_calls(1000, 100, 1e9) == 1000
-    assert likely_calls(10**400, 100, 50.0) == 10**400 // 2

@@ -93,26 +93,6 @@ def test_theorem_1_by_hand():
     assert paper.theorem_1_log10(HAND, 0.5, DP) == pytest.approx(lemma)
 
 
-def test_a_wider_reward_range_scales_everything():
-    """Rewards c times as large with M, epsilon and 1/L c times as large are the
-    same problem: the same counts.
-    """
-    wide = PaperSetting(0.25, 2, 0.125 / 8.0, 8.0, r_max=8.0)
-    assert paper.oracle_calls(wide, 4.0, DP) == paper.oracle_calls(HAND, 0.5, DP)
-
-
-def test_setting_of_facts():
-    facts = Facts(3, 2, 0.5, sc.Entropy(2.0), (-4.0, 1.0))
-    assert PaperSetting.of(facts) == PaperSetting(
-        0.5, 3, 0.5, 2.0 * math.log(3.0), 4.0
-    )
-
-
-def test_number_of_simulations_of_the_papers_check():
-    setting = PaperSetting.entropy(0.2, 10.0, 4)
-    assert paper.consistency_simulations(setting, paper.kappa(setting) / 4.0) == 32723
-
-
 @pytest.mark.parametrize(
     ("gamma", "temperature", "K", "delta_prime"), [row for row in GRID if row[0] < 0.8]
 )
@@ -155,15 +135,6 @@ def test_repaired_lemma_1_bounds_the_exact_count_below_kappa(
         assert count <= bound
         # a bound that is not vacuous: counts here reach 10^700
         assert bound <= count + 12.0
-
-
-def test_lemma_1_as_printed_does_hold_where_its_base_happens_to():
-    setting = PaperSetting.entropy(0.5, 1.0, 2)
-    for i in range(1, 40):
-        e = paper.kappa(setting) * math.sqrt(0.5) ** (i / 5.0)
-        assert paper.sample_v_calls(setting, e, 0.1).log10 <= paper.lemma_1_log10(
-            setting, e, 0.1
-        )
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,7 @@ import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import backup, blind, constant, plug_in, rollout
-from smoothcruiser.theory.noise import (
-    OperatorRule,
-    log_mgf,
-    plug_in_noise,
-    skew_probability,
-)
+from smoothcruiser.theory.noise import log_mgf, plug_in_noise
 from smoothcruiser.theory.stopping import (
     bennett_rate,
     best_rate,
@@ -101,14 +96,6 @@ def test_value_bounds_per_player():
     assert guess.shift[0] == pytest.approx(m)
 
 
-def test_alternating_game_is_as_wide_as_an_mdp():
-    """Offsets +-M/(1 + gamma) around a span of rho/(1 - gamma)."""
-    facts = Facts(2, 2, 0.5, sc.Entropy(1.0), (0.0, 1.0), game=True, alternating=True)
-    guess = constant(ground(facts), None)
-    assert guess.width[0] == pytest.approx(2.0)
-    assert guess.shift[0] == pytest.approx(math.log(2.0) / 1.5)
-
-
 def test_horizon_values_are_sums():
     """Two steps at discount 1: V in [2 log 2, 2 + 2 log 2]; none left: exactly 0."""
     base = ground(Facts(2, 2, 1.0, sc.Entropy(1.0), (0.0, 1.0), horizon=2))
@@ -132,13 +119,6 @@ def test_terminals_enter_by_the_hull():
     assert draw.bias_low[0, 0] <= 0.0 <= draw.bias_high[0, 0]
     # a state that has not ended is worth log 2 at least
     assert float(base.values(None)[0][0, 0]) == pytest.approx(math.log(2.0))
-
-
-def test_one_action_has_no_noise():
-    """K = 1: F is the identity, so nothing is lost and nothing is overestimated."""
-    rule = OperatorRule.of(sc.Entropy(1.0), 1)
-    assert plug_in_noise(rule, 3.0, 1.0, 0.25) == 0.0
-    assert ground(Facts(1, 1, 0.5, sc.Max(), (0.0, 1.0))).blind(None)[0, 0] == 0.0
 
 
 def test_operator_without_shift_invariance_is_refused():
@@ -185,13 +165,6 @@ def test_log_mgf_is_the_supremum_over_bernoulli_laws(u):
         assert best <= bound * (1 + 1e-6) + 1e-15
         assert bound <= best * (1 + 1e-3) + 1e-15 or u < 1e-3
     assert float(log_mgf(u, 0.5)) <= u * u / 8.0
-
-
-def test_skew_probability_solves_its_equation():
-    """p(1 - p) = sigma^2/R^2 with p <= 1/2."""
-    p = float(skew_probability(2.0, 0.64))
-    assert p * (1 - p) == pytest.approx(0.16)
-    assert p <= 0.5
 
 
 @pytest.mark.parametrize("p", [0.05, 0.3, 0.5])
