@@ -58,17 +58,6 @@ def test_what_is_no_policy_of_actions_is_refused(policy, words):
         sc.evaluate(world(pay), policy, budget=100)
 
 
-def test_a_tree_and_an_agent_are_policies_over_numbers():
-    problem = world(pay, num_actions=8)
-    best = max(problem.sampled_action(1.0, n) for n in range(8))
-    tree = sc.Tree(problem, method=sc.BTS(depth=1), seed=1).grow(simulations=200)
-    assert problem.sampled_action(1.0, tree.action()) == best
-    below = sc.evaluate(problem, tree, budget=3000).interval[0]
-    assert below <= 1.75  # what the largest actions would pay
-    agent = sc.Agent(problem, sc.BTS(depth=1), budget=30)
-    assert sc.evaluate(problem, agent.policy, budget=30).value > 0.0
-
-
 # --- linear-quadratic control -------------------------------------------------
 # x' = x + u + w, w uniform on [-0.3, 0.3], cost x^2 + u^2 / 2 per step, from 1
 

@@ -3,7 +3,6 @@ it to their side and stay in range, and short paths are not preferred.
 """
 
 import math
-import time
 import warnings
 
 import numpy as np
@@ -160,25 +159,6 @@ def test_a_budget_leaves_the_beginning_of_a_fixed_order():
         left = budget - lengths[:finished].sum()
         turns += bool((lengths[finished : finished + 3] <= left).any())
     assert turns > 5  # a later path would often have fitted in
-
-
-def test_a_deadline_drops_the_path_under_way():
-    """A step that takes its time ends the run inside the first long path."""
-    problem = world(lambda s, a, r: (-1.0, s), terminal=None, discount=0.9)
-    rule = PathRule(0, False, 0.9)
-    whole = plain(problem).run_paths(60, 10**9, rule)
-    first_long = int(np.argmax(whole[:, STEPS] > 20))
-    assert whole[first_long + 1, STEPS] < 20
-    rollouts = plain(problem)
-    stop_at = int(whole[:first_long, STEPS].sum()) + 10
-
-    def slow(state, action, rng):
-        if rollouts.calls == stop_at:
-            rollouts.deadline = time.perf_counter()
-        return -1.0, state
-
-    rollouts.problem = world(slow, terminal=None, discount=0.9)
-    assert np.array_equal(rollouts.run_paths(60, 10**9, rule), whole[:first_long])
 
 
 @pytest.mark.parametrize("discount", [0.95, 0.99])

@@ -128,17 +128,6 @@ def test_every_form_is_the_same_policy_through_every_door(form):
         assert (summary.calls_per_decision, summary.method) == (0.0, "policy")
 
 
-BY_STATE = ["dict", "dict of all forms", "dict of values", "series", "frame", "table"]
-BY_STATE += ["list by state", "labels by state", "forms by state", "array by state"]
-BY_STATE += ["floats by state", "table of whole numbers", "action values"]
-
-
-@pytest.mark.parametrize("form", BY_STATE)
-def test_policies_by_state_become_tables_that_compiled_code_plays(form):
-    table = read_policy(ring_tables(), FORMS[form]).table
-    assert table[:5].tolist() == SURE.tolist()
-
-
 def test_compiled_rollouts_of_actions_and_of_values_are_those_of_probabilities():
     problem = sc.make(
         "garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4

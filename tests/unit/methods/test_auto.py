@@ -116,16 +116,6 @@ def test_a_callback_stops_a_race_in_its_search():
 
 
 @pytest.mark.compiles
-def test_a_budget_alone_asks_for_the_best_promise():
-    """Law: the budget is kept, and an interval comes back."""
-    for problem in (mdp(ring), mdp(continuum), mdp(ring, discount=0.95)):
-        answer = sc.plan(problem, budget=3_000, delta=0.1)
-        assert answer.num_calls <= 3_000
-        low, high = answer.interval
-        assert 0.0 < high - low <= 2.0 * answer.epsilon + 1e-9
-
-
-@pytest.mark.compiles
 @pytest.mark.parametrize("step", [ring, continuum])
 def test_the_time_of_choosing_counts_once(step, monkeypatch):
     """Law: what is left of seconds= after the choice is spent on the answer."""
@@ -146,52 +136,6 @@ def test_the_time_of_choosing_counts_once(step, monkeypatch):
     with pytest.raises(KeyError):
         ready.run()
     assert limits == [pytest.approx(0.4)]
-
-
-@pytest.mark.compiles
-@pytest.mark.parametrize(
-    ("step", "asked"),
-    [
-        (ring, {"epsilon": "5%", "budget": 30_000}),
-        (ring, {"budget": 3_000}),
-        (continuum, {"budget": 3_000}),
-        (continuum, {"budget": 100}),
-        (ring, {}),
-    ],
-)
-def test_calls_that_time_the_simulator_are_counted(step, asked):
-    """Law: num_calls is what was called, and a budget holds for all of it."""
-    made = 0
-
-    def counted(state, action, rng):
-        nonlocal made
-        made += 1
-        return step(state, action, rng)
-
-    answer = sc.plan(mdp(counted), delta=0.1, seconds=0.5, **asked)
-    assert made <= asked.get("budget", math.inf)
-    assert (answer.calls_spent or answer.num_calls) == made
-
-
-@pytest.mark.compiles
-def test_the_seconds_of_a_search_that_goes_on_are_all_counted(monkeypatch):
-    from smoothcruiser.methods import portfolio
-
-    def slow(*asked):
-        return replace(ask(*asked), seconds=1e3)
-
-    ask = portfolio.ask
-    monkeypatch.setattr(portfolio, "ask", slow)
-    answer = sc.plan(mdp(ring), delta=0.1, budget=5_000)
-    assert answer.num_calls == 5_000  # it went on to the end of the budget
-    assert answer.seconds > 1e3
-    race = sc.prepare(mdp(ring), delta=0.1, budget=5_000)
-    assert race.price == race.explanation.num_calls == 5_000
-
-
-def test_without_epsilon_and_limit_it_says_what_is_missing():
-    with pytest.raises(sc.InvalidInput, match=r"epsilon=.*budget=.*seconds="):
-        sc.plan(mdp(ring), delta=0.1)
 
 
 @pytest.mark.compiles
@@ -222,18 +166,6 @@ def test_what_nobody_can_pay_is_refused_with_offers():
     """Law: without a limit, a price above 10^9 calls is told before it is paid."""
     with pytest.raises(sc.Unpayable, match="What can be paid"):
         sc.plan(mdp(continuum, discount=0.7), epsilon="1%", delta=0.1)
-
-
-def test_determinism_is_suggested_with_its_price_and_never_assumed():
-    def clockwork(state, action, rng):
-        return 0.25 * action, (2 * state + action) % 7
-
-    ready = sc.prepare(mdp(clockwork, discount=0.9), **PROMISE)
-    (note,) = (note for note in ready.notes if "deterministic=True" in note)
-    assert "at most" in note
-    assert not ready.query.problem.deterministic
-    declared = sc.prepare(mdp(clockwork, discount=0.9, deterministic=True), **PROMISE)
-    assert not any("deterministic=True" in note for note in declared.notes)
 
 
 # --- two answers as one -------------------------------------------------------
@@ -338,13 +270,6 @@ def test_two_answers_that_exclude_each_other_are_an_error(answers):
     far = replace(first.certificate, interval=(7.0, 8.0))
     with pytest.raises(sc.OracleError):
         combine_estimates(query, replace(first, certificate=far), second, 0.1)
-
-
-def test_a_chosen_method_is_checked_as_itself():
-    ready = sc.prepare(mdp(continuum, discount=0.7), epsilon="1%", delta=0.1)
-    assert isinstance(ready, ChosenMethod)
-    with pytest.raises(sc.Unpayable):
-        ready.check()
 
 
 @pytest.mark.compiles

@@ -10,7 +10,6 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.methods import METHODS, resolve
-from smoothcruiser.methods.base import Forecast, prepare_answer
 from smoothcruiser.query import DEFAULTS, KEYWORDS, Query
 
 NAMES = [
@@ -215,31 +214,6 @@ def test_a_terminal_state_is_worth_nothing_whatever_the_method():
         assert (answer.value, answer.method, answer.delta) == (0.0, name, 0.0)
 
 
-def test_a_budget_is_exact_to_the_call():
-    """Law: the price itself is accepted, one call less runs a larger epsilon; looks
-    at the step included.
-    """
-    problem = simulator()
-    price = sc.explain(problem, epsilon=0.3, delta=0.1).num_calls
-    asked = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser"}
-    enough = price + problem.inspection_calls
-    assert sc.prepare(problem, budget=enough, **asked).explanation.num_calls == price
-    less = sc.prepare(problem, budget=enough - 1, **asked)
-    assert less.explanation.num_calls + problem.inspection_calls < enough
-    assert less.explanation.epsilon > 0.3
-    assert f"Epsilon 0.3 would cost {price:,} calls" in less.notes[0]
-
-
-@pytest.mark.slow
-@pytest.mark.compiles
-def test_a_price_above_the_default_budget_is_explained_and_refused_to_run():
-    problem = simulator(discount=0.9)
-    ready = sc.prepare(problem, method="smoothcruiser", epsilon="5%", delta=0.1)
-    assert ready.explanation.num_calls > 10**9
-    with pytest.raises(sc.Unpayable, match="above the budget"):
-        ready.run()
-
-
 def test_a_misspelled_keyword_is_named():
     with pytest.raises(
         sc.InvalidInput, match="plan has no option 'epsilom'; did you mean"
@@ -258,16 +232,6 @@ def test_parameters_of_another_method_are_refused():
         sc.plan(known(), method="exact", options={"depth": 3})
     with pytest.raises(sc.InvalidInput, match="is a class; give an object"):
         sc.plan(known(), method=sc.UCT)
-
-
-def test_a_forecast_shows_itself():
-    forecast = Forecast("uct", 12, "twelve calls")
-    assert str(forecast) == "twelve calls"
-    assert forecast.to_dict()["num_calls"] == 12
-    assert (
-        prepare_answer(METHODS["uct"], Query.of(known())).explanation.num_calls
-        == 10**6
-    )
 
 
 def test_a_terminal_start_still_has_its_schedule_explained():

@@ -96,12 +96,6 @@ def test_a_schedule_takes_it_where_bounds_exclude_0():
         sc.evaluate(sure, lambda state: [0.5, 0.5], epsilon="10% of value")
 
 
-def test_exact_knows_it():
-    chain = sc.make("chain:n=5", discount=0.5, temperature=1.0)
-    answer = sc.plan(chain, epsilon="1% of value", method="exact")
-    assert not any("double precision" in note for note in answer.notes)
-
-
 def test_a_store_keeps_the_words(tmp_path):
     """A run that stopped at its budget is resumed at the same share."""
     store = tmp_path / "runs"

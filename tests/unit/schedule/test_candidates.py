@@ -1,7 +1,5 @@
 """The walk ends where no level to come can count: walking on changes no candidate."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler import candidates as module
 from smoothcruiser.schedule.compiler.candidates import candidates, frontier_of
 from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, SPARSE_SAMPLING_KINDS
-from smoothcruiser.schedule.compiler.polishing import find_improvements
 
 
 def facts(actions, discount, operator):
@@ -80,21 +77,3 @@ def test_the_floor_of_a_stop_is_below_every_later_price():
             rounding = 1e-9
             assert np.all(later >= stop.floor - rounding)
             assert np.all(later[bounded] >= stop.plain_floor - rounding)
-
-
-def test_improving_keeps_the_cheapest_of_every_cell_and_the_first_of_equals():
-    rng = np.random.default_rng(5)
-    for _ in range(300):
-        size, count = rng.integers(1, 8), rng.integers(0, 30)
-        cell = rng.integers(size, size=count)
-        price = rng.integers(6, size=count).astype(np.float64)
-        price[rng.random(count) < 0.1] = math.inf
-        known = np.where(rng.random(size) < 0.3, math.inf, rng.integers(6, size=size))
-        expected = {}
-        for i in range(count):
-            best = expected.get(cell[i])
-            if price[i] < (known[cell[i]] if best is None else price[best]):
-                expected[cell[i]] = i
-        cells, which = find_improvements(cell, price, known)
-        assert dict(zip(cells.tolist(), which.tolist(), strict=True)) == expected
-        assert cells.tolist() == sorted(expected)

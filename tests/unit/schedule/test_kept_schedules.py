@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import smoothcruiser as sc
@@ -258,33 +257,6 @@ def test_a_package_that_cannot_be_written_uses_the_cache_of_the_user(
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     assert cache._entry_path(REQUEST) is None
     assert cache.clear() == 0
-
-
-def test_a_package_without_sources_keeps_nothing(folder, monkeypatch):
-    """Its entries would outlive a change of the code."""
-    monkeypatch.setattr(cache, "__file__", str(folder / "archive.zip" / "a" / "b.pyc"))
-    monkeypatch.setattr(cache, "_searchers", cache._searchers.__wrapped__)
-    assert is_searched()
-    assert is_searched()
-
-
-def test_an_entry_is_a_file_like_others_and_read_where_it_may_only_be_read(
-    entry, folder, monkeypatch
-):
-    """As in an image that somebody else has filled."""
-    (folder / "other").touch()
-    assert entry.stat().st_mode == (folder / "other").stat().st_mode
-
-    def refuse(*_):
-        raise PermissionError
-
-    monkeypatch.setattr(os, "utime", refuse)
-    assert not is_searched()
-
-
-def test_a_flag_of_numpy_is_a_flag(folder):
-    first = compile_schedule(FACTS, epsilon=0.3, delta=0.1, adaptive=np.False_)
-    assert first == compile_schedule(FACTS, epsilon=0.3, delta=0.1, adaptive=False)
 
 
 @pytest.mark.compiles

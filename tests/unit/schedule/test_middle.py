@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import smoothcruiser as sc
@@ -29,14 +28,6 @@ def test_the_moments_are_those_of_lemma_m():
     assert over.bias_span[0, 0] == pytest.approx(0.1)  # gamma G
     assert over.spread[0, 0] == pytest.approx(2.0)  # the range of r + gamma V
     assert over.variance[0, 0] == pytest.approx(1.0)  # Popoviciu
-
-
-def test_a_stage_has_its_own_range():
-    """With one step left V is in [0, 1], so the middle lies within G/2 of that."""
-    base = ground(replace(FACTS, horizon=3))
-    made = middle(base, 1)
-    assert made.high[0, 0] == pytest.approx(1.1)
-    assert made.low[0, 0] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_table_may_end_in_it_where_it_is_narrower_than_the_constant():
@@ -88,10 +79,3 @@ def test_the_verifier_refuses_what_the_bounds_do_not_cover():
     levels = (sc.Level(sc.Kind.MIDDLE, constant=0.5),)
     with pytest.raises(sc.BrokenPromise, match="no steps remain"):
         sc.Schedule("", staged, levels, sc.Root("q_values", 9, 0, "bennett"), 0.9, 0.1)
-
-
-def test_a_free_promise_takes_one_sample():
-    """|m - V| <= 0.1 without any call."""
-    made = compile_schedule(FACTS, epsilon=0.11, delta=0.1, target="value")
-    assert made.num_calls == 0
-    assert np.isfinite(made.root.samples)

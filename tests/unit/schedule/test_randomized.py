@@ -7,16 +7,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import smoothcruiser as sc
-from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
-from smoothcruiser.engines.shards import Shard
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.kinds import KINDS
-from smoothcruiser.schedule.prices import RARELY, most_calls, price
+from smoothcruiser.schedule.prices import most_calls, price
 from smoothcruiser.schedule.verify.sharp import root_promise
 from smoothcruiser.store.record_checks import plain, schedule_from
 from smoothcruiser.theory.analysis import ground
@@ -157,22 +154,6 @@ def test_prices_by_hand():
     assert most_calls(levels[:1], sc.Root("q_values", 7, 0, ""), 3) == 21
 
 
-@pytest.mark.parametrize("chance", [0.3, 0.01, 1e-4])
-def test_the_tail_of_the_calls_is_bounded_and_nearly_attained(chance):
-    """With one rung the number of corrections is binomial."""
-    levels = (
-        sc.Level(sc.Kind.CONSTANT),
-        sc.Level(sc.Kind.RANDOM_ROLLOUT, 1, 0, 0, rungs=(chance,)),
-    )
-    visits = 5000
-    most = most_calls(levels, sc.Root("value", visits, 1, ""), 2)
-    base, more = 3, 5  # 2 + 1 calls, and 2 2 + 1 with a correction
-    allowed = (most - base * visits) // more
-    tail = binom.sf(allowed, visits, chance)
-    assert tail < RARELY
-    assert binom.sf(int(0.8 * allowed) - 2, visits, chance) > RARELY
-
-
 def chances_of_calls(levels, actions):
     """The exact law of the calls of one sample of every level: chance by number."""
     laws = []
@@ -248,26 +229,23 @@ def test_a_query_of_corrections_is_refused():
         sc.Schedule("", FACTS, tuple(levels), root, FACTS.value_span(), 0.1)
 
 
-def test_a_run_makes_as_many_calls_as_the_mean_says():
-    problem = sc.MDP(
-        lambda state, action, rng: (rng.random(), state),
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Entropy(1.0),
-        reward_range=(0.0, 1.0),
-    )
-    levels = (
-        sc.Level(sc.Kind.CONSTANT, constant=1.0),
-        sc.Level(sc.Kind.RANDOM_ROLLOUT, 1, 0, 0, rungs=(0.3, 0.1)),
-        sc.Level(sc.Kind.RANDOM_ROLLOUT, 1, 0, 1, rungs=(0.2, 0.1)),
-    )
-    plan = sc.Schedule(
-        "", problem.facts, levels, sc.Root("value", 4000, 2, ""), math.inf, 0.5
-    )
-    made = ReferenceEngine(Job(problem, plan, 0))
-    calls = made.run_shard(Shard(0, 0, 0, 4000), 3).calls
-    assert abs(calls - plan.mean_calls) <= 0.05 * plan.mean_calls
-    assert calls <= plan.num_calls
+def test_a_long_horizon_and_a_game_have_them_too():
+    for facts in (
+        replace(FACTS, horizon=40),
+        replace(FACTS, game=True),
+        replace(FACTS, game=True, terminals=True, min_actions=1),
+    ):
+        schedule = compiled(0.03, facts)
+        assert schedule.randomized
+
+
+def test_an_executor_that_does_not_run_them_gets_none(monkeypatch):
+    problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
+    how = {"epsilon": 0.005, "delta": 0.1, "executor": "reference"}
+    known = frozenset(ReferenceEngine.kinds)
+    assert "random rollout" in str(sc.explain(problem, 0, **how))
+    monkeypatch.setattr(ReferenceEngine, "kinds", known - {sc.Kind.RANDOM_ROLLOUT})
+    assert "random rollout" not in str(sc.explain(problem, 0, **how))
 
 
 @pytest.mark.compiles
@@ -287,22 +265,3 @@ def test_a_run_keeps_its_promise():
     truth = float(sc.solve(problem).values[0])
     assert found.value == pytest.approx(truth, abs=schedule.epsilon)
     assert found.value != truth
-
-
-def test_a_long_horizon_and_a_game_have_them_too():
-    for facts in (
-        replace(FACTS, horizon=40),
-        replace(FACTS, game=True),
-        replace(FACTS, game=True, terminals=True, min_actions=1),
-    ):
-        schedule = compiled(0.03, facts)
-        assert schedule.randomized
-
-
-def test_an_executor_that_does_not_run_them_gets_none(monkeypatch):
-    problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
-    how = {"epsilon": 0.005, "delta": 0.1, "executor": "reference"}
-    known = frozenset(ReferenceEngine.kinds)
-    assert "random rollout" in str(sc.explain(problem, 0, **how))
-    monkeypatch.setattr(ReferenceEngine, "kinds", known - {sc.Kind.RANDOM_ROLLOUT})
-    assert "random rollout" not in str(sc.explain(problem, 0, **how))

@@ -115,26 +115,6 @@ def test_the_moments_of_the_child_give_the_root_its_bias():
         assert promise.spread == pytest.approx(1.0 + gamma * child.spread, rel=1e-9)
 
 
-def test_a_constant_in_the_middle_has_half_the_span_as_bias():
-    schedule = schedule_of("rollouts")
-    index = next(
-        i for i, level in enumerate(schedule.levels) if level.kind == sc.Kind.CONSTANT
-    )
-    moments = level_moments(schedule)[index]
-    assert moments.bias == pytest.approx(schedule.facts.value_span() / 2)
-    assert moments.spread == 0.0
-
-
-def test_the_papers_accuracies_are_those_its_ladder_asks_for():
-    """Lemma 2 reaches at the root gamma e + t(N) <= epsilon, with e the
-    accuracy of the child: what the verifier accepts.
-    """
-    schedule = schedule_of("paper")
-    child = level_moments(schedule)[schedule.root.child].bias
-    assert schedule.facts.discount * child < schedule.epsilon
-    assert child <= schedule.epsilon / math.sqrt(schedule.facts.discount) * (1 + 1e-9)
-
-
 def test_the_text_names_promise_price_and_why_it_may_be_less():
     text = " ".join(str(schedule_of("rollouts")).split())
     assert "within ±0.1 (5% of the value span 2) with probability 0.9" in text
@@ -190,9 +170,3 @@ def test_a_printed_interval_holds_the_interval():
         ends = [float(x) for x in bounds(low, high, int(digits))[1:-1].split(", ")]
         assert low - 10.0**-digits <= ends[0] <= low
         assert high <= ends[1] <= high + 10.0**-digits
-
-
-def test_a_forecast_lies_in_its_range_and_the_range_below_the_price():
-    schedule = schedule_of("rollouts")
-    low, high = schedule.expected_range
-    assert low < schedule.expected_calls < high <= schedule.num_calls

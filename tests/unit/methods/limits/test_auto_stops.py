@@ -6,11 +6,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.jit import interrupts
-from smoothcruiser.jit.interrupts import TimeIsUp, count_stop, current_stops
 from smoothcruiser.methods import schedule_within_limits as fitting
 from smoothcruiser.methods.portfolio import _Judge
 from smoothcruiser.methods.schedule_run import combine_estimates
@@ -53,13 +51,6 @@ def test_ctrl_c_in_the_look_counts_its_calls(number, limit):
     assert answer.num_calls == step.calls == number
     assert answer.interval == pytest.approx(step.problem().facts.value_bounds())
     assert "Stopped by hand before the first sample" in " ".join(answer.notes)
-
-
-@pytest.mark.parametrize("number", [1, 2, 5, 17])
-def test_ctrl_c_in_the_inspection_of_a_schedule_counts_its_calls(number):
-    step = Counted(stop=number)
-    asked = {"method": "smoothcruiser", "epsilon": "10%", "delta": 0.1}
-    assert spent(sc.plan(step.problem(), **asked)) == step.calls == number
 
 
 @pytest.mark.parametrize("more", [{}, {"epsilon": "1%"}, {"epsilon": "20%"}])
@@ -107,14 +98,6 @@ def test_ctrl_c_in_the_look_ends_all_states():
     assert found.num_calls == step.calls == 40
     assert all("Stopped by hand" in answer.notes[0] for answer in found)
     assert found[2].state == 2
-
-
-def test_a_call_that_the_clock_ends_is_no_ctrl_c():
-    before = current_stops()
-    count_stop(TimeIsUp())
-    assert current_stops() == before
-    count_stop(KeyboardInterrupt())
-    assert current_stops() == before + 1
 
 
 @pytest.mark.parametrize("in_round", [False, True])
@@ -187,53 +170,3 @@ def test_ctrl_c_before_a_schedule_is_ready_gives_what_is_known(discount, monkeyp
     answer = sc.plan(step.problem(discount=discount), **asked)
     assert answer.interval is not None
     assert answer.num_calls == step.calls
-
-
-@pytest.mark.parametrize("seconds", [0.01, 0.3])
-def test_plan_many_counts_the_measurement_whether_a_state_is_reached_or_not(seconds):
-    step = Counted()
-    asked = {"delta": 0.1, "seconds": seconds, "method": "smoothcruiser"}
-    found = sc.plan_many(step.problem(), [0, 1, 2], **asked)
-    assert found.num_calls == step.calls > 0
-
-
-class Board:
-    """A state that a step changes and changes back; the clock may come between."""
-
-    def __init__(self, place=0):
-        self.place = place
-
-    def __eq__(self, other):
-        return self.place == other.place
-
-    def __hash__(self):
-        return hash(self.place)
-
-
-def _moved_and_back(slow_from):
-    made = 0
-
-    def step(board, action, rng):
-        nonlocal made
-        made += 1
-        after = (board.place + 1 + action + rng.integers(2)) % 5
-        board.place, before = after, board.place
-        if made >= slow_from:
-            time.sleep(0.6)
-        board.place = before
-        return float(after == 3), Board(after)
-
-    return mdp(
-        step, operator=sc.Max(), initial_state=Board(), key=lambda board: board.place
-    )
-
-
-@pytest.mark.parametrize("slow_from", [120, 400])
-def test_a_step_that_the_clock_breaks_off_ends_the_memory_not_the_answer(slow_from):
-    answer = sc.plan(_moved_and_back(slow_from), delta=0.01, seconds=0.4)
-    assert answer.interval is not None
-    states = [Board(k) for k in range(4)]
-    many = sc.plan_many(
-        _moved_and_back(slow_from), states, method="certified", delta=0.01, seconds=0.8
-    )
-    assert all(one.interval is not None for one in many)

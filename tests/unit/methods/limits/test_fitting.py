@@ -62,17 +62,6 @@ def test_a_budget_for_nothing_has_an_answer():
     assert again.value == found.value  # a budget does not depend on the machine
 
 
-def test_a_budget_for_nothing_is_seen_without_the_inverse(monkeypatch):
-    """The inverse takes seconds with a long horizon, and would find nothing."""
-    monkeypatch.setattr(
-        sc.SmoothCruiser, "payable", lambda *asked: pytest.fail("slow")
-    )
-    query = Query.of(problem(discount=1.0, horizon=20), delta=0.1, budget=31)
-    found = fit_schedule(sc.SmoothCruiser(), query)
-    assert found.schedule.epsilon == 10.0
-    assert "as far as that goes" in found.notes[0]
-
-
 def test_what_is_missing_is_one_sentence():
     with pytest.raises(sc.InvalidInput, match=r"needs epsilon.*or a limit.*seconds="):
         sc.plan(problem(), delta=0.1, method="smoothcruiser")
@@ -146,22 +135,6 @@ def test_a_call_that_never_returns_does_not_hold_the_answer():
     assert any("by its time limit" in note for note in found.notes)
 
 
-def test_the_speed_is_measured_on_whole_tables_without_a_limit_of_calls(monkeypatch):
-    """Law: a shard of one sample would time the engine's overhead, not the simulator."""
-    from smoothcruiser.engines import calibrate
-
-    sizes = []
-    monkeypatch.setattr(
-        calibrate,
-        "_repetition_calls",
-        lambda engine, shard: sizes.append(shard.count) or 10**5,
-    )
-    calibrate.calls_per_second(problem(), 0, "python", seconds=0.0)
-    assert sizes == [calibrate.timing_job(problem(), 0).schedule.root.samples]
-    calibrate.calls_per_second(problem(), 0, "python", seconds=0.0, most_calls=70)
-    assert sizes[1] < 70
-
-
 @pytest.mark.parametrize("choose", [payable_schedule, quick_schedule])
 def test_a_larger_budget_buys_no_wider_promise(choose):
     """At a discount of 0.9 prices fall as 1/epsilon**45, and one step goes far beyond."""
@@ -186,25 +159,6 @@ def test_quick_search_ends_with_its_time_and_its_best_schedule():
         quick_schedule(facts, 0.05, "q_values", 10**7)
     best = quick_schedule(facts, 0.05, "q_values", 10**7)
     assert 0.5e7 <= best.num_calls <= 1e7
-
-
-def test_a_search_without_a_schedule_gets_more_time(monkeypatch):
-    """Law: the widest schedule is run only where LONGEST_SHARE finds no other.
-
-    The first search is always out of time here.
-    """
-    shares = []
-
-    def payable(method, query, calls, quick):
-        shares.append(calls)
-        if len(shares) == 1:
-            raise OutOfTime("too early")
-        return quick_schedule(query.problem.facts, 0.1, "q_values", calls)
-
-    monkeypatch.setattr(sc.SmoothCruiser, "payable", payable)
-    fit = fit_schedule(sc.SmoothCruiser(), Query.of(problem(), delta=0.1, seconds=2.0))
-    assert len(shares) == 2
-    assert fit.schedule.epsilon < 0.1 * problem().facts.value_span()
 
 
 @pytest.mark.parametrize("limit", [{"seconds": 60.0}, {"budget": 5e9}])

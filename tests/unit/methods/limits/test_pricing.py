@@ -34,25 +34,7 @@ def test_steps_after_which_nothing_matters(discount, epsilon, steps):
     assert steps_that_matter(*asked(discount, epsilon), 8) == steps
 
 
-def test_a_horizon_without_discount_matters_as_a_whole():
-    assert steps_that_matter(*asked(1.0, "5%", horizon=20), 8) == 8
-
-
 def test_the_least_of_a_search():
     """log(4 * 2/0.1) * 0.5 * 2/(2 * 0.1) = 21.9 for each of two actions."""
     assert least_of_search(*asked(0.5, 0.1)) == 44
     assert least_of_search(*asked(0.5, 0.1, deterministic=True)) == 2
-
-
-def test_many_states_that_come_back_near_the_beginning_are_searched():
-    """2,000 states, 9 of them one step away: at discount 0.3 nothing else matters."""
-
-    def step(state, action, rng):
-        return float(rng.random() < 0.5), (
-            7 * state + 3 * action + rng.integers(3)
-        ) % 2000
-
-    about = {"num_actions": 3, "operator": sc.Entropy(0.5), "initial_state": 1}
-    problem = sc.MDP(step, discount=0.3, **about)
-    chosen = sc.explain(problem, epsilon="5%", delta=0.1, method="auto")
-    assert chosen.methods == ("certified", "smoothcruiser")

@@ -180,25 +180,3 @@ def test_a_tree_that_promises_nothing_passes_a_stop_on(monkeypatch):
     )
     with pytest.raises(KeyboardInterrupt):
         sc.plan(coin(10**9), method="uct", budget=100)
-
-
-def test_calls_that_timed_a_simulator_are_counted_where_a_stop_follows(monkeypatch):
-    """Ctrl-C after the speed was measured, before the schedule is chosen."""
-
-    def pressed(*arguments):
-        raise KeyboardInterrupt
-
-    made = 0
-
-    def step(state, action, rng):
-        nonlocal made
-        made += 1
-        return float(rng.random() < 0.5), 0
-
-    monkeypatch.setattr(
-        "smoothcruiser.methods.schedule_within_limits._within", pressed
-    )
-    about = {"num_actions": 2, "discount": 0.5, "operator": sc.Max()}
-    problem = sc.MDP(step, initial_state=0, **about)
-    answer = sc.plan(problem, method="smoothcruiser", delta=0.1, seconds=0.2)
-    assert answer.num_calls == made > 0
