@@ -41,20 +41,14 @@ STEPS = {"python": walk, "compiled": numba.njit(walk)}
 
 
 @pytest.mark.parametrize(
-    ("kind", "most", "seeds"),
-    [
-        ("python", 1, 3),
-        ("python", 5, 3),
-        ("python", 25, 3),
-        ("compiled", 2, 1),
-        ("compiled", 12, 2),
-    ],
+    ("kind", "most"),
+    [("python", 1), ("python", 5), ("python", 25), ("compiled", 2), ("compiled", 12)],
 )
-def test_intervals_hold_where_states_had_no_room(kind, most, seeds):
+def test_intervals_hold_where_states_had_no_room(kind, most):
     """The law: max_states is never exceeded, the note says so, and the exact value
     and action values lie within the intervals, for several seeds.
     """
-    for seed in range(seeds):
+    for seed in range(3 if kind == "python" else 1):
         memory = sc.Certified(
             problem(STEPS[kind]), delta=0.01, seed=seed, max_states=most
         )
@@ -93,12 +87,8 @@ def test_a_limit_that_is_not_met_changes_no_bit(kind):
         problem(STEPS[kind]), delta=0.01, max_states=memory.memory.num_kept
     )
     found = bound.query(epsilon=0.3)
-    assert (found.interval, found.q_values, found.num_calls, found.notes) == (
-        free.interval,
-        free.q_values,
-        free.num_calls,
-        free.notes,
-    )
+    for part in ("interval", "q_values", "num_calls", "notes"):
+        assert getattr(found, part) == getattr(free, part)
 
 
 @pytest.mark.parametrize("kind", STEPS)

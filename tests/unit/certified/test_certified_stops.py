@@ -24,16 +24,10 @@ pytestmark = pytest.mark.compiles
 TRUTH = 0.5 / (1.0 - 0.5)  # of ``coin``: a mean reward of 1/2, and discount 1/2
 
 
-def coin(step=None, *, initial_state=0, **more):
+def coin(step=None, **more):
     """One state that pays 0 or 1 at random, by ``step`` or by the fair coin."""
-    return sc.MDP(
-        step or (lambda state, action, rng: (float(rng.random() < 0.5), 0)),
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Max(),
-        initial_state=initial_state,
-        **more,
-    )
+    step = step or (lambda state, action, rng: (float(rng.random() < 0.5), 0))
+    return mdp(step, operator=sc.Max(), **more)
 
 
 def holds(answer, value=TRUTH):

@@ -50,18 +50,9 @@ def reward(step):
 
 
 def world(step=walk, **more):
-    return sc.MDP(
-        step,
-        **{
-            "num_actions": 1,
-            "discount": GAMMA,
-            "operator": sc.Max(),
-            "initial_state": 0,
-            "reward_range": (-3.0, 0.0),
-            "terminal": lambda state: state == -1,
-        }
-        | more,
-    )
+    facts = {"num_actions": 1, "discount": GAMMA, "operator": sc.Max()}
+    facts |= {"reward_range": (-3.0, 0.0), "terminal": lambda state: state == -1}
+    return mdp(step, **facts | more)
 
 
 def expected(rule):
@@ -69,9 +60,8 @@ def expected(rule):
     means, least, most = [0.0, 0.0, 0.0], math.inf, -math.inf
     for length in range(rule.head + 1, STEPS_SEEN):
         lives = GAMMA ** (length - rule.head - 1) * (1.0 - GAMMA)
-        for end in range(
-            1, length + 1
-        ):  # ends with this step, or is killed at the last
+        # ends with this step, or is killed at the last
+        for end in range(1, length + 1):
             goes_on = (1.0 - QUIT) ** (end - 1)
             for ended in (True, False) if end == length else (True,):
                 chance = lives * goes_on * (QUIT if ended else 1.0 - QUIT)
@@ -164,12 +154,8 @@ def test_a_budget_leaves_the_beginning_of_a_fixed_order():
 @pytest.mark.parametrize("discount", [0.95, 0.99])
 def test_a_constant_cost_is_worth_what_it_is(discount):
     """The estimate was -29.7 for -20, and -148.6 for -100."""
-    problem = world(
-        lambda s, a, r: (-1.0, s),
-        terminal=None,
-        discount=discount,
-        reward_range=(-100.0, 0.0),
-    )
+    known = {"discount": discount, "reward_range": (-100.0, 0.0)}
+    problem = world(lambda s, a, r: (-1.0, s), terminal=None, **known)
     answer = sc.evaluate(problem, lambda state: [1.0], budget=20_000)
     truth = -1.0 / (1.0 - discount)
     assert answer.value == pytest.approx(truth, rel=1e-9)
@@ -188,15 +174,8 @@ def test_a_sure_world_is_cut_where_nothing_is_left_to_see():
     assert answer.standard_error is None
     assert answer.interval[0] <= -20.0 <= answer.interval[1]
     assert answer.epsilon <= 1e-4 * 60.0
-    ends = world(lambda s, a, r: (-1.0, s + 1), terminal=lambda s: s == 5)
-    sure = mdp(
-        ends.oracle,
-        num_actions=1,
-        operator=sc.Max(),
-        reward_range=(-3.0, 0.0),
-        terminal=lambda s: s == 5,
-        deterministic=True,
-    )
+    ends = {"terminal": lambda s: s == 5, "discount": 0.5, "deterministic": True}
+    sure = world(lambda s, a, r: (-1.0, s + 1), **ends)
     answer = sc.evaluate(sure, lambda state: [1.0], budget=10_000)
     assert (answer.value, answer.standard_error) == (-1.9375, 0.0)
 

@@ -23,15 +23,8 @@ def enrich(state):
 
 def world(**more):
     rest = {"num_actions": 2} if "sample_action" not in more else {}
-    return sc.MDP(
-        step,
-        discount=1.0,
-        horizon=3,
-        operator=sc.Max(),
-        initial_state=np.array([0.0, 0.0]),
-        **rest,
-        **more,
-    )
+    rest |= {"discount": 1.0, "horizon": 3, "operator": sc.Max()}
+    return sc.MDP(step, initial_state=np.array([0.0, 0.0]), **rest, **more)
 
 
 @pytest.mark.parametrize("deterministic", [False, True])

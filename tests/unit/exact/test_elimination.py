@@ -207,21 +207,6 @@ def test_wide_grids_are_solved_this_way_on_their_own(monkeypatch):
     assert found.policy == pytest.approx(plain.policy)
 
 
-def test_games_and_several_places_to_stay_are_left_alone(flows):
-    sc.solve(absorbing().problem())  # two ends that pay
-    made = grid(12, 0.99)
-    players = 1 + np.arange(144) % 2
-    sc.solve(World(made.P, made.R, 0.99, players=players).problem(), tolerance=1e-6)
-    assert flows == []
-
-
-def test_random_walks_end_the_steps_at_once(flows):
-    made = grid(12, 0.99)
-    P = (made.P > 0) / (made.P > 0).sum(axis=2, keepdims=True)
-    sc.solve(World(P, made.R, 0.99).problem())
-    assert flows == [False]
-
-
 @pytest.mark.parametrize("wrong", [1e150, 7.0])
 def test_nonsense_from_the_steps_breaks_no_bound(wrong, flows, monkeypatch):
     world = ring(60, 0.9)

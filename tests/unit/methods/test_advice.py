@@ -16,15 +16,8 @@ def walk(state, action, rng):
 
 
 def walker(**more):
-    common = {
-        "num_actions": 2,
-        "discount": 0.95,
-        "operator": sc.Max(),
-        "reward_range": (-1.0, 1.0),
-        "terminal": lambda state: abs(state) == 2,
-        "initial_state": 0,
-    }
-    return sc.MDP(walk, **(common | more))
+    facts = {"discount": 0.95, "operator": sc.Max(), "reward_range": (-1.0, 1.0)}
+    return mdp(walk, terminal=lambda state: abs(state) == 2, **facts, **more)
 
 
 def advice(problem, **asked):
@@ -93,11 +86,6 @@ def test_a_dear_schedule_names_the_price_of_closer_bounds(monkeypatch):
     assert note.startswith("Advice: value_bounds half as wide would cost about")
     cheap = advice(problem, **(asked | {"epsilon": 0.4}))
     assert cheap == []
-
-
-def test_an_exact_answer_needs_no_advice():
-    chain = sc.make("chain:n=5", discount=0.5, temperature=1.0)
-    assert advice(chain, epsilon=2.0, method="exact") == []
 
 
 def test_more_calls_are_not_advised_where_one_end_is_only_what_rewards_allow():

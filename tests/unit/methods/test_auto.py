@@ -180,13 +180,27 @@ def answers():
     return query, first, second
 
 
+def boxed(answer, box, value, error):
+    """The answer with one box for all intervals, a value and its usual error."""
+    none = (math.nan, math.nan)
+    sure = replace(answer.certificate, interval=box, q_intervals=(box, box, none))
+    known = {"q_values": (value, value - 0.05, math.nan), "epsilon": 1.0}
+    return replace(
+        answer,
+        value=value,
+        interval=box,
+        certificate=sure,
+        standard_error=error,
+        **known,
+    )
+
+
 @pytest.mark.compiles
 def test_two_answers_leave_what_both_allow(answers):
     query, first, second = answers
     both = combine_estimates(query, first, second, 0.1)
-    for name in ("interval",):
-        one, two = getattr(first, name), getattr(second, name)
-        assert getattr(both, name) == (max(one[0], two[0]), min(one[1], two[1]))
+    lows, highs = zip(first.interval, second.interval, strict=True)
+    assert both.interval == (max(lows), min(highs))
     assert all(map(math.isnan, both.certificate.q_intervals[2]))  # illegal
     assert both.num_calls == first.num_calls + second.num_calls
     assert both.interval[0] <= both.value <= both.interval[1]
@@ -204,25 +218,12 @@ def test_two_answers_leave_what_both_allow(answers):
 )
 def test_of_two_estimates_the_better_one_is_taken(answers, errors, widths, better):
     query, *both = answers
-    changed = []
-    for answer, error, width, value in zip(
-        both, errors, widths, (0.60, 0.62), strict=True
-    ):
-        box = (0.5, 0.5 + width)
-        sure = replace(
-            answer.certificate, interval=box, q_intervals=(box, box, (math.nan,) * 2)
+    changed = [
+        boxed(answer, (0.5, 0.5 + width), value, error)
+        for answer, error, width, value in zip(
+            both, errors, widths, (0.6, 0.62), strict=True
         )
-        changed.append(
-            replace(
-                answer,
-                value=value,
-                q_values=(value, value - 0.05, math.nan),
-                interval=box,
-                certificate=sure,
-                standard_error=error,
-                epsilon=1.0,
-            )
-        )
+    ]
     found = combine_estimates(query, *changed, 0.1)
     taken = changed[better == "second"]
     assert found.value == taken.value
@@ -235,19 +236,11 @@ def test_of_two_estimates_the_better_one_is_taken(answers, errors, widths, bette
 def test_a_value_that_is_moved_has_no_usual_error(answers):
     """Law: a usual error is that of the number beside it."""
     query, first, second = answers
-    box, none = (0.5, 0.8), (math.nan, math.nan)
-    sure = replace(second.certificate, interval=box, q_intervals=(box, box, none))
     for value, error in ((0.82, 0.05), (0.9, None)):
-        guess = replace(
-            second, value=value, standard_error=0.05, interval=box, certificate=sure
+        guess = boxed(second, (0.5, 0.8), value, 0.05)
+        found = combine_estimates(
+            query, boxed(first, (0.0, 3.0), 1.0, 1.0), guess, 0.1
         )
-        wide = replace(
-            first.certificate,
-            interval=(0.0, 3.0),
-            q_intervals=((0.0, 3.0),) * 2 + (none,),
-        )
-        other = replace(first, standard_error=1.0, certificate=wide)
-        found = combine_estimates(query, other, replace(guess, epsilon=1.0), 0.1)
         assert found.value == 0.8
         assert found.standard_error == error
 

@@ -69,11 +69,6 @@ def test_the_band_of_action_values_holds_what_a_temperature_adds(more, operator)
         assert high - low <= own[1] - own[0] + 1e-12
 
 
-def test_a_last_step_adds_nothing():
-    problem = sc.make(WORLD, discount=0.6, temperature=1.0)
-    assert q_band(replace(problem, horizon=1).facts) == (0.0, 0.0)
-
-
 @pytest.mark.slow
 @pytest.mark.compiles
 def test_the_answer_is_that_of_plain_max_where_it_is_cheaper():

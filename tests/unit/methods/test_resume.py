@@ -27,21 +27,34 @@ def stopped(path, executor):
         return store.begin(store_record(query, schedule))
 
 
+SOURCES = "smoothcruiser.store.store_file.sources_hash"
+
+
 @pytest.mark.parametrize(
-    ("before", "now"), [("batched", "reference"), ("compiled", "batched")]
+    ("before", "now", "edited", "words"),
+    [
+        ("batched", {"executor": "reference"}, {}, "started with executor 'batched'"),
+        ("compiled", {"executor": "batched"}, {}, "started with executor 'compiled'"),
+        ("compiled", {"state": 1}, {}, "started at state 0, got 1"),
+        ("compiled", {}, {"numpy.__version__": "0.1"}, "with NumPy .*here: 0.1"),
+        ("compiled", {}, {SOURCES: lambda: "edited"}, "smoothcruiser's sources"),
+    ],
 )
-def test_another_family_of_streams_is_refused(tmp_path, before, now):
-    path = tmp_path / "runs.db"
-    number = stopped(path, before)
-    with pytest.raises(sc.InvalidInput, match=f"started with executor '{before}'"):
-        sc.resume(number, path, executor=now)
+def test_what_may_change_bits_is_refused(
+    tmp_path, monkeypatch, before, now, edited, words
+):
+    """Other streams, shards of another state, other versions, one line of ours."""
+    number = stopped(tmp_path / "runs.db", before)
+    for name, value in edited.items():
+        monkeypatch.setattr(name, value)
+    with pytest.raises(sc.InvalidInput, match=words):
+        sc.resume(number, tmp_path / "runs.db", **now)
 
 
 @pytest.mark.parametrize("now", ["reference", "python", None])
 def test_executors_of_one_family_resume_each_other(tmp_path, now):
     path = tmp_path / "runs.db"
-    number = stopped(path, "compiled")
-    answer = sc.resume(number, path, executor=now)
+    answer = sc.resume(stopped(path, "compiled"), path, executor=now, state=0)
     schedule = sc.explain(problem(), epsilon=0.1, delta=0.1)
     whole = sc.run(problem(), schedule, seed=5, shards=4, executor="reference")
     assert answer.q_values == whole.q_values
@@ -60,38 +73,6 @@ def test_a_run_that_names_a_cluster_is_stored_with_its_executor(tmp_path, monkey
         sc.plan(problem(), method="smoothcruiser", epsilon=0.1, delta=0.1, **asked)
     with Store(path) as store:
         assert store.get(1).executor == "dask"
-
-
-# --- what has to be the same --------------------------------------------------
-
-
-def test_another_state_is_refused(tmp_path):
-    """Shards of one state must not be added to those of another."""
-    path = tmp_path / "runs.db"
-    number = stopped(path, "compiled")
-    with pytest.raises(sc.InvalidInput, match="started at state 0, got 1"):
-        sc.resume(number, path, state=1)
-    assert sc.resume(number, path, state=0).state == 0
-
-
-def test_other_versions_are_refused(tmp_path, monkeypatch):
-    """Another NumPy may round in another way."""
-    path = tmp_path / "runs.db"
-    number = stopped(path, "compiled")
-    monkeypatch.setattr("numpy.__version__", "0.1")
-    with pytest.raises(sc.InvalidInput, match=r"started with NumPy .*here: 0\.1"):
-        sc.resume(number, path)
-
-
-def test_an_edited_library_is_refused(tmp_path, monkeypatch):
-    """One line of ours that changed between two sessions may change bits."""
-    path = tmp_path / "runs.db"
-    number = stopped(path, "compiled")
-    monkeypatch.setattr(
-        "smoothcruiser.store.store_file.sources_hash", lambda: "edited"
-    )
-    with pytest.raises(sc.InvalidInput, match="smoothcruiser's sources"):
-        sc.resume(number, path)
 
 
 WORLD = """

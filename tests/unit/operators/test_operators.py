@@ -9,6 +9,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.operators import make_operator
+from smoothcruiser.operators.outward import sum_in_order
 
 BUILT_IN = [
     sc.Entropy(0.7),
@@ -52,12 +53,6 @@ def test_min_player_mirrors_the_max_player(operator):
     assert operator.gradient(q, player=2) == operator.gradient([-x for x in q])
     # near the minimum, not the maximum
     assert operator.value(q, player=2) <= min(q) + abs(operator.offset(3)) + 0.7
-
-
-# --- independent references ---------------------------------------------------
-
-
-# --- one definition for Python and compiled code ------------------------------
 
 
 # --- limits and extremes ------------------------------------------------------
@@ -150,3 +145,10 @@ def test_sparsemax_ends_at_ties():
         sum(p * x for p, x in zip(policy, q, strict=True))
         - 0.35 * (sum(p * p for p in policy) - 1)
     )
+
+
+def test_each_number_is_rounded_as_it_is_added():
+    """From left to right: the built-in ``sum`` of Python 3.12, or ``math.fsum``, gives 2."""
+    assert sum_in_order([1.0, 1e100, 1.0, -1e100]) == 0.0
+    assert sum_in_order([0.1] * 10) == 0.9999999999999999
+    assert sum_in_order([]) == 0.0

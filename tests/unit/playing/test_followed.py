@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 
@@ -13,13 +14,7 @@ def coin(state, action, rng):
 
 
 def walk(**more):
-    facts = {
-        "num_actions": 2,
-        "discount": 0.9,
-        "operator": sc.Max(),
-        "initial_state": 0,
-    }
-    return sc.MDP(coin, **(facts | more))
+    return mdp(coin, **({"discount": 0.9, "operator": sc.Max()} | more))
 
 
 def take(state, action, rng):

@@ -10,7 +10,6 @@ import smoothcruiser as sc
 from smoothcruiser.schedule.alternatives import (
     _round_up,
     list_alternatives,
-    payable_epsilon,
     payable_temperature,
 )
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
@@ -33,22 +32,6 @@ def refusal(asked, budget, **promise):
 
 
 PROMISE = {"epsilon": 0.01, "delta": 0.1, "method": "smoothcruiser"}
-
-
-@pytest.mark.compiles
-@pytest.mark.parametrize("budget", [200, 3_000, 20_000])
-@pytest.mark.parametrize(
-    ("discount", "operator"), [(0.3, sc.Entropy(1.0)), (0.2, sc.Max())], ids=str
-)
-def test_an_offered_epsilon_is_near_the_smallest_that_can_be_paid(
-    discount, operator, budget
-):
-    """It can be paid, looks at the data included (up to 10%); 3% less could not."""
-    facts = problem(discount, operator).facts
-    epsilon = payable_epsilon(facts, 0.1, "q_values", budget)
-    assert compile_schedule(facts, epsilon=epsilon, delta=0.1).num_calls <= budget
-    finer = compile_schedule(facts, epsilon=0.97 * epsilon, delta=0.1)
-    assert 1.1 * finer.num_calls > budget
 
 
 @pytest.mark.parametrize("budget", range(500, 1_000, 50))

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -241,22 +240,6 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(folder, monkeypa
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder / "file"))
     assert is_searched()
     assert is_searched()
-
-
-def test_a_package_that_cannot_be_written_uses_the_cache_of_the_user(
-    folder, monkeypatch
-):
-    monkeypatch.delenv("NUMBA_CACHE_DIR")
-    assert cache._cache_folder() == Path(cache.__file__).parent / "__pycache__"
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "users"))
-    assert is_searched()
-    assert not is_searched()
-    assert only(folder / "users" / "smoothcruiser").exists()
-    monkeypatch.delenv("XDG_CACHE_HOME")  # a user without a home
-    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    assert cache._entry_path(REQUEST) is None
-    assert cache.clear() == 0
 
 
 @pytest.mark.compiles

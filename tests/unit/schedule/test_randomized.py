@@ -1,6 +1,5 @@
 """Schedules with randomized levels: verified, priced, stored, printed and run."""
 
-import math
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -106,26 +105,6 @@ def test_another_unit_of_reward_gives_the_same_table(unit):
     assert found.second / unit / unit == pytest.approx(expected.second, rel=0.02)
 
 
-def test_rewards_may_share_an_offset():
-    """Corrections measure from a baseline, so rounding grows with the offset only."""
-    far = replace(FACTS, reward_range=(1e6, 1e6 + 1.0))
-    schedule = compiled(0.05, far)
-    assert schedule.randomized
-    assert root_promise(schedule).rounding < 2e-3 * schedule.epsilon
-
-
-def test_the_root_has_what_its_bound_needs():
-    schedule = compiled()
-    promise = root_promise(schedule)
-    assert promise.moment is not None
-    level = math.log(2.0 * 2 / 0.1)
-    n, second = schedule.root.samples, promise.moment.second
-    assert promise.radius == pytest.approx(math.sqrt(2.0 * second * level / n))
-    assert promise.half_width <= schedule.epsilon * (1.0 + 1e-9)
-    assert promise.moment.alpha == pytest.approx(math.sqrt(2.0 * level / (n * second)))
-    assert 0.0 < promise.rounding < 1e-6 * schedule.epsilon
-
-
 def test_it_is_stored_and_printed():
     schedule = compiled()
     assert schedule_from(plain(schedule), FACTS) == schedule
@@ -227,16 +206,6 @@ def test_a_query_of_corrections_is_refused():
         sc.BrokenPromise, match="asks level 1, whose samples have no range"
     ):
         sc.Schedule("", FACTS, tuple(levels), root, FACTS.value_span(), 0.1)
-
-
-def test_a_long_horizon_and_a_game_have_them_too():
-    for facts in (
-        replace(FACTS, horizon=40),
-        replace(FACTS, game=True),
-        replace(FACTS, game=True, terminals=True, min_actions=1),
-    ):
-        schedule = compiled(0.03, facts)
-        assert schedule.randomized
 
 
 def test_an_executor_that_does_not_run_them_gets_none(monkeypatch):

@@ -2,7 +2,6 @@
 promise for V_0, and the choice of lambda by price.
 """
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -68,19 +67,6 @@ def test_the_value_band_holds(text, operator, horizon):
     for state, distance in enumerate(gap):
         low, high = value_band(soft.facts, soft.mover(state))
         assert low - 1e-9 <= distance <= high + 1e-9
-
-
-def test_alternation_narrows_the_band():
-    """One player's pull partly undoes the other's: around the known middle the
-    width is that of an MDP.
-    """
-    facts = Facts(3, 3, 0.5, sc.Entropy(0.4), (0.0, 1.0), game=True)
-    alternating = replace(facts, alternating=True)
-    width, narrow = (
-        high - low for low, high in (value_band(facts), value_band(alternating))
-    )
-    assert narrow == pytest.approx(0.4 * math.log(3.0) / 0.5)
-    assert narrow < width
 
 
 @pytest.mark.compiles
@@ -149,8 +135,3 @@ def test_what_cannot_be_relaxed_is_refused():
     )
     with pytest.raises(sc.InvalidInput, match="not known"):
         step_band(replace(facts, operator=custom))
-
-
-def test_one_action_has_nothing_to_relax():
-    plan = relax(Facts(1, 1, 0.2, sc.Max(), (0.0, 1.0)), epsilon=0.3, delta=0.1)
-    assert plan.temperature == 0.0

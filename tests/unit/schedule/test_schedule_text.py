@@ -11,7 +11,6 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.level_moments import level_moments
 from smoothcruiser.schedule.number_text import (
     bounds,
     compact,
@@ -22,7 +21,6 @@ from smoothcruiser.schedule.number_text import (
 from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.schedule.schedule import own_calls, root_calls
 from smoothcruiser.schedule.text import picture, plan_lines
-from smoothcruiser.schedule.verify.sharp import root_promise
 
 CHAIN, GRID, GAME = (
     "chain:n=5",
@@ -100,19 +98,6 @@ def test_the_picture_fits_a_terminal(schedule):
     text = str(schedule)
     assert all(len(line) <= 80 for line in text.splitlines())
     assert text.isprintable() or all(line.isprintable() for line in text.splitlines())
-
-
-def test_the_moments_of_the_child_give_the_root_its_bias():
-    """Root draws are r + gamma X: bias gamma times the child's, range rho +
-    gamma times its range (one player, no terminals).
-    """
-    for name in ("rollouts", "plug-ins", "blind"):
-        schedule = schedule_of(name)
-        child = level_moments(schedule)[schedule.root.child]
-        promise = root_promise(schedule)
-        gamma = schedule.facts.discount
-        assert promise.bias == pytest.approx(gamma * child.bias, rel=1e-9)
-        assert promise.spread == pytest.approx(1.0 + gamma * child.spread, rel=1e-9)
 
 
 def test_the_text_names_promise_price_and_why_it_may_be_less():

@@ -11,7 +11,6 @@ from smoothcruiser.theory.bets import (
     bet_interval,
     bet_level,
     choose_checkpoints,
-    likely_samples,
     offsets,
 )
 
@@ -111,22 +110,3 @@ def test_checkpoints_begin_where_samples_that_do_not_vary_would_stop():
     assert all(a < b for a, b in pairwise((*looks, 20_000)))
     assert choose_checkpoints(0.5, 1.0, 2, 10, 0.05) == ()
     assert choose_checkpoints(0.1, 1.0, 2, 20, 0.05) == ()
-
-
-def test_what_is_likely_is_near_what_a_simulation_needs():
-    """Law: a forecast, within a third, for deviations from 0 to half of the bound."""
-    rng, level, radius = np.random.default_rng(3), bet_level(2, 0.05), 0.02
-    poles = offsets(radius, 1.0, 0.25)
-    for half in (0.0, 0.1, 0.25):
-        for count in choose_checkpoints(radius, 1.0, 2, 10**6, 0.05):
-            ones = int(rng.binomial(count, 0.5))
-            middle, away = 128, round(256 * half)
-            weights = [0] * 257
-            weights[middle - away] += count - ones
-            weights[middle + away] += ones
-            low, high = bet_interval(tuple(weights), 1, poles, level)
-            if (high - low) / 512.0 <= radius:
-                break
-        assert count == pytest.approx(
-            likely_samples(radius, 1.0, half**2, level), rel=0.34
-        )

@@ -3,6 +3,7 @@
 import itertools
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.number_text import format_log_count, power_of_ten
 from smoothcruiser.schedule.reach import OutOfReach, OutOfTime, patience
 from smoothcruiser.schedule.verify import verify
-from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.least_price import least_price
 from smoothcruiser.theory.randomized import Terms, _correction_variance
 
@@ -32,17 +32,12 @@ OPERATORS = (
 
 def facts_of(operator, discount, horizon):
     plain = Facts(2, 2, discount, operator, (0.0, 1.0), horizon=horizon)
-    span = plain.value_span()
     return [
         plain,
-        Facts(3, 2, discount, operator, (-1.0, 1.0), terminals=True, horizon=horizon),
-        Facts(2, 2, discount, operator, (0.0, 1.0), horizon=horizon, game=True),
-        Facts(
-            2, 2, discount, operator, (0.0, 1.0), horizon=horizon, total_range=(0, 0.6)
-        ),
-        Facts(
-            2, 2, discount, operator, (0.0, 1.0), horizon=horizon, given_gap=0.3 * span
-        ),
+        replace(plain, num_actions=3, reward_range=(-1.0, 1.0), terminals=True),
+        replace(plain, game=True),
+        replace(plain, total_range=(0, 0.6)),
+        replace(plain, given_gap=0.3 * plain.value_span()),
     ]
 
 
@@ -97,13 +92,8 @@ def test_far_promises_are_refused_at_once_in_one_sentence(
     def step(state, action, rng):
         raise AssertionError("a refusal makes no call")
 
-    problem = sc.MDP(
-        step,
-        num_actions=num_actions,
-        discount=discount,
-        operator=operator,
-        horizon=horizon,
-    )
+    facts = {"discount": discount, "operator": operator, "horizon": horizon}
+    problem = mdp(step, num_actions=num_actions, **facts)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(
@@ -138,15 +128,6 @@ def test_a_search_out_of_time_goes_on_to_the_same_table():
 
     optimizer._compile_cached.cache_clear()
     assert compile_schedule(facts, **promise) == schedule
-
-
-def test_value_bounds_of_long_horizons_are_those_of_every_step():
-    facts = Facts(2, 2, 0.9, sc.Max(), (-0.3, 1.0), terminals=True, horizon=10**7)
-    low, high = ground(facts).values(10**7)
-    x = y = np.zeros((1, 1))
-    for _ in range(2000):
-        x, y = ground(facts).bellman(x, y)
-    assert (low, high) == (x, y)
 
 
 def test_a_second_moment_that_is_no_number_promises_nothing():

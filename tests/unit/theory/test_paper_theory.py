@@ -174,14 +174,6 @@ def test_price_table_of_the_theory_note(key):
     assert 0.95 < calls / float(TABLE[key]) <= 1.02
 
 
-def test_strong_regularization_leaves_one_trajectory():
-    """L -> 0: each of the H levels asks for one draw per action, and L = 0 for none."""
-    height = paper.depth(HAND, 0.01)
-    for L, calls in ((1e-300, 1 + height * (1 + 2)), (0.0, 1 + height)):
-        setting = PaperSetting(0.25, 2, L, 1.0)
-        assert paper.sample_v_calls(setting, 0.01, DP).exact == calls
-
-
 def test_weak_regularization_is_sparse_sampling():
     """Lambda -> 0: kappa falls below every accuracy that is visited; Max is the
     limit.
@@ -195,14 +187,6 @@ def test_weak_regularization_is_sparse_sampling():
         assert math.log10(exact) == pytest.approx(
             paper.sample_v_calls(plain, e, 0.1).log10, rel=1e-6
         )
-
-
-@pytest.mark.parametrize(("gamma", "K", "e"), [(0.0, 3, 0.1), (0.2, 1, 1.0)])
-def test_one_step_ahead_or_one_action_needs_the_roots_samples(gamma, K, e):
-    setting = PaperSetting.entropy(gamma, 1.0, K)
-    calls = K * paper.num_samples(setting, e, 0.1)
-    assert paper.oracle_calls(setting, e, 0.1).exact == calls
-    assert (setting.M == 0.0) == (K == 1)
 
 
 def test_nothing_to_learn_where_all_values_are_zero():

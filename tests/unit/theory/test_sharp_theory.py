@@ -96,17 +96,6 @@ def test_value_bounds_per_player():
     assert guess.shift[0] == pytest.approx(m)
 
 
-def test_horizon_values_are_sums():
-    """Two steps at discount 1: V in [2 log 2, 2 + 2 log 2]; none left: exactly 0."""
-    base = ground(Facts(2, 2, 1.0, sc.Entropy(1.0), (0.0, 1.0), horizon=2))
-    low, high = base.values(2)
-    assert (low[0, 0], high[0, 0]) == pytest.approx(
-        (2 * math.log(2.0), 2.0 + 2 * math.log(2.0))
-    )
-    end = constant(base, 0)
-    assert (end.width[0], end.low[0, 0]) == (0.0, 0.0)
-
-
 def test_terminals_enter_by_the_hull():
     """A next state can be worth 0: the range of gamma X reaches down to 0 and
     the bias interval of a draw contains 0.

@@ -3,7 +3,6 @@
 import signal
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -98,16 +97,6 @@ def test_ctrl_c_in_the_look_ends_all_states():
     assert found.num_calls == step.calls == 40
     assert all("Stopped by hand" in answer.notes[0] for answer in found)
     assert found[2].state == 2
-
-
-@pytest.mark.parametrize("in_round", [False, True])
-def test_a_search_is_judged_between_its_rounds_alone(in_round):
-    """Law: in the middle of one the clock decides when there is a report."""
-    query = Query.of(Counted().problem(), 0, epsilon=0.1, delta=0.1, budget=1000)
-    memory = SimpleNamespace(in_round=in_round)
-    judge = _Judge(query, memory)
-    judge(sc.Progress(calls=900, seconds=1.0, interval=(0.0, 1.0), half_width=0.5))
-    assert judge.behind is not in_round
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.3])

@@ -31,8 +31,7 @@ class Broken:
 
 def coin(number):
     """V = 1: a mean reward of 1/2 at discount 1/2."""
-    about = {"num_actions": 2, "discount": 0.5, "operator": sc.Max()}
-    return sc.MDP(Broken(number), initial_state=0, **about)
+    return mdp(Broken(number), operator=sc.Max())
 
 
 @pytest.mark.parametrize("number", [1, 3, 60, 400])
@@ -75,13 +74,8 @@ def test_an_evaluation_in_machine_code_is_stopped_from_its_callback():
     found = sc.evaluate(problem, solution, delta=0.01, budget=10**9, progress=press)
     assert "Stopped by hand after" in found.notes[-1]
     assert found.interval[0] <= solution.values[0] <= found.interval[1]
-    found = sc.evaluate(
-        problem,
-        solution,
-        delta=0.01,
-        budget=10**9,
-        progress=lambda news: not news.calls,
-    )
+    enough = lambda news: not news.calls  # noqa: E731
+    found = sc.evaluate(problem, solution, delta=0.01, budget=10**9, progress=enough)
     assert "by the callback" in found.notes[-1]
 
 
@@ -125,12 +119,8 @@ def test_every_sweep_of_an_exact_solution_has_a_bound_that_holds(name):
     whole = sc.solve(problem)
     bounds = []
     for most in range(40):
-        part = solve_model(
-            problem,
-            known_model(problem),
-            method="value-iteration",
-            watch=Counting(most),
-        )
+        how = {"method": "value-iteration", "watch": Counting(most)}
+        part = solve_model(problem, known_model(problem), **how)
         slack = part.residual_bound + whole.residual_bound
         assert np.abs(part.values - whole.values).max() <= slack
         assert np.nanmax(np.abs(part.q_values - whole.q_values)) <= slack
