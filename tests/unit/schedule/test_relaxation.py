@@ -2,6 +2,7 @@
 promise for V_0, and the choice of lambda by price.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -135,3 +136,25 @@ def test_what_cannot_be_relaxed_is_refused():
     )
     with pytest.raises(sc.InvalidInput, match="not known"):
         step_band(replace(facts, operator=custom))
+
+
+def test_alternation_narrows_the_band():
+    """One player's pull partly undoes the other's: around the known middle the
+    width is that of an MDP.
+    """
+    facts = Facts(3, 3, 0.5, sc.Entropy(0.4), (0.0, 1.0), game=True)
+    alternating = replace(facts, alternating=True)
+    width, narrow = (
+        high - low for low, high in (value_band(facts), value_band(alternating))
+    )
+    assert narrow == pytest.approx(0.4 * math.log(3.0) / 0.5)
+    assert narrow < width
+
+
+def test_an_early_end_stops_the_band():
+    """Square root: with terminal states the known offset lambda a step may be
+    cut short, so 0 is back in the band.
+    """
+    facts = Facts(2, 2, 0.5, sc.SquareRoot(1.0), (0.0, 1.0))
+    assert value_band(facts)[0] == pytest.approx(2.0)
+    assert value_band(replace(facts, terminals=True))[0] == 0.0

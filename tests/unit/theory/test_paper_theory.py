@@ -257,3 +257,18 @@ def test_a_horizon_cuts_the_ladder():
 def test_what_the_formulas_cannot_take_is_refused(call):
     with pytest.raises(sc.InvalidInput):
         call()
+
+
+def test_a_wider_reward_range_scales_everything():
+    """Rewards c times as large with M, epsilon and 1/L c times as large are the
+    same problem: the same counts.
+    """
+    wide = PaperSetting(0.25, 2, 0.125 / 8.0, 8.0, r_max=8.0)
+    assert paper.oracle_calls(wide, 4.0, DP) == paper.oracle_calls(HAND, 0.5, DP)
+
+
+def test_setting_of_facts():
+    facts = Facts(3, 2, 0.5, sc.Entropy(2.0), (-4.0, 1.0))
+    assert PaperSetting.of(facts) == PaperSetting(
+        0.5, 3, 0.5, 2.0 * math.log(3.0), 4.0
+    )

@@ -12,7 +12,7 @@ import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import backup, blind, constant, plug_in, rollout
-from smoothcruiser.theory.noise import log_mgf, plug_in_noise
+from smoothcruiser.theory.noise import log_mgf, plug_in_noise, skew_probability
 from smoothcruiser.theory.stopping import (
     bennett_rate,
     best_rate,
@@ -195,3 +195,10 @@ def test_a_line_ends_at_the_radius_however_small_the_variance(variance, n):
     assert end == pytest.approx(
         root_radius(n, 1.0, max(variance, 1e-300), 3.0), rel=1e-6
     )
+
+
+def test_skew_probability_solves_its_equation():
+    """p(1 - p) = sigma^2/R^2 with p <= 1/2."""
+    p = float(skew_probability(2.0, 0.64))
+    assert p * (1 - p) == pytest.approx(0.16)
+    assert p <= 0.5
