@@ -56,7 +56,7 @@ from smoothcruiser.tree.kernels.kernel import (
     note_fault,
     note_policy,
     set_prior,
-    uncounted,
+    without_counting,
 )
 from smoothcruiser.tree.kernels.rules_kernel import (
     best_untried,
@@ -318,31 +318,38 @@ def grow(
     writes ``waiting.answers`` and calls again with ``answered``.
     """
     ints, floats, table = (
-        uncounted(nodes.ints),
-        uncounted(nodes.floats),
-        uncounted(nodes.table),
+        without_counting(nodes.ints),
+        without_counting(nodes.floats),
+        without_counting(nodes.table),
     )
-    path, rewards = uncounted(workspace.path), uncounted(workspace.rewards)
+    path, rewards = (
+        without_counting(workspace.path),
+        without_counting(workspace.rewards),
+    )
     policies, held_slots, carry = (
-        uncounted(workspace.policies),
-        uncounted(workspace.held),
-        uncounted(workspace.carry),
+        without_counting(workspace.policies),
+        without_counting(workspace.held),
+        without_counting(workspace.carry),
     )
     acts, n, x, h = (
-        uncounted(workspace.acts),
-        uncounted(workspace.n),
-        uncounted(workspace.x),
-        uncounted(workspace.h),
+        without_counting(workspace.acts),
+        without_counting(workspace.n),
+        without_counting(workspace.x),
+        without_counting(workspace.h),
     )
-    y, p, w = uncounted(workspace.y), uncounted(workspace.p), uncounted(workspace.w)
+    y, p, w = (
+        without_counting(workspace.y),
+        without_counting(workspace.p),
+        without_counting(workspace.w),
+    )
     head, weights, meta, fault = (
-        uncounted(head),
-        uncounted(weights),
-        uncounted(meta),
-        uncounted(fault),
+        without_counting(head),
+        without_counting(weights),
+        without_counting(meta),
+        without_counting(fault),
     )
-    states, scratch = uncounted(states), uncounted(scratch)
-    counts, boxes = uncounted(waiting.counts), uncounted(nodes.boxes)
+    states, scratch = without_counting(states), without_counting(scratch)
+    counts, boxes = without_counting(waiting.counts), without_counting(nodes.boxes)
     K = setting.num_actions
     capacity = len(ints)
     while True:

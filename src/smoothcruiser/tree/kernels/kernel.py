@@ -221,7 +221,7 @@ def keep_table(ints: Ints, table: Any, states: Any, count: int) -> None:
     """Do nothing: a dictionary of children is renumbered by its owner."""
 
 
-def uncounted(array: Any) -> Any:
+def without_counting(array: Any) -> Any:
     """The array itself; in compiled code, without a count of its references."""
     return array
 
@@ -458,39 +458,39 @@ def grow(
     # Helpers that are not inlined count references to their arguments,
     # atomically. That took a quarter of the time before these lines.
     ints, floats, table = (
-        uncounted(nodes.ints),
-        uncounted(nodes.floats),
-        uncounted(nodes.table),
+        without_counting(nodes.ints),
+        without_counting(nodes.floats),
+        without_counting(nodes.table),
     )
-    outcomes, paid = uncounted(nodes.outcomes), uncounted(nodes.paid)
+    outcomes, paid = without_counting(nodes.outcomes), without_counting(nodes.paid)
     remembers = EXTRAS and limits_chance(setting)
     solves = EXTRAS and setting.solves
     path, rewards, policies = (
-        uncounted(workspace.path),
-        uncounted(workspace.rewards),
-        uncounted(workspace.policies),
+        without_counting(workspace.path),
+        without_counting(workspace.rewards),
+        without_counting(workspace.policies),
     )
     acts, n, x, h = (
-        uncounted(workspace.acts),
-        uncounted(workspace.n),
-        uncounted(workspace.x),
-        uncounted(workspace.h),
+        without_counting(workspace.acts),
+        without_counting(workspace.n),
+        without_counting(workspace.x),
+        without_counting(workspace.h),
     )
     y, p, w, held_slots, carry = (
-        uncounted(workspace.y),
-        uncounted(workspace.p),
-        uncounted(workspace.w),
-        uncounted(workspace.held),
-        uncounted(workspace.carry),
+        without_counting(workspace.y),
+        without_counting(workspace.p),
+        without_counting(workspace.w),
+        without_counting(workspace.held),
+        without_counting(workspace.carry),
     )
     head, weights, meta, fault = (
-        uncounted(head),
-        uncounted(weights),
-        uncounted(meta),
-        uncounted(fault),
+        without_counting(head),
+        without_counting(weights),
+        without_counting(meta),
+        without_counting(fault),
     )
-    states, scratch = uncounted(states), uncounted(scratch)
-    boxes, spans = uncounted(nodes.boxes), uncounted(workspace.spans)
+    states, scratch = without_counting(states), without_counting(scratch)
+    boxes, spans = without_counting(nodes.boxes), without_counting(workspace.spans)
     K = setting.num_actions
     if solves:
         root_low, root_high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)
