@@ -83,11 +83,14 @@ estimate = sc.plan(problem, epsilon="20%", delta=0.1)
 """
 
 RUN = """
+import sys
 from smoothcruiser.cli.app import main
 
-main(["plan", "gridworld:n=5", "--discount", "0.5", "--temperature", "0.5", "--state",
-      "23", "--epsilon", "5%", "--delta", "0.1", "--method", "smoothcruiser",
-      "--compare-exact"])
+sys.argv[1:] = (
+    "plan gridworld:n=5 --discount 0.5 --temperature 0.5 --state 23 --epsilon 5% "
+    "--delta 0.1 --method smoothcruiser --compare-exact"
+).split()
+main()
 """
 
 COMMAND = "make run"
@@ -194,6 +197,8 @@ def main() -> None:
             f"python -m benchmarks.engine.first_answer --repeats {options.repeats}"
         )
         command += " --before FOLDER" if before else ""
+        if options.only:
+            command += " --only " + " ".join(f'"{name}"' for name in options.only)
         head = f"""# CPU seconds to the first answer
 
 `{command}`, {began:%Y-%m-%d %H:%M} UTC. User and system time of fresh processes that find
