@@ -33,6 +33,7 @@ from smoothcruiser.certified.search_loop import SearchLoop
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.snapshots.state_spelling import Spelling
 from smoothcruiser.certified.steering import Steering
+from smoothcruiser.certified.sweeps.compiled_loops import expect_calls
 from smoothcruiser.certified.sweeps.layers import LayeredRegion
 from smoothcruiser.certified.sweeps.pooled import PooledRegion
 from smoothcruiser.certified.sweeps.region import Region, Sweeps
@@ -176,6 +177,8 @@ class SearchState:
         except KeyboardInterrupt:  # or its time was up while it waited for workers
             return None
         batches = BatchEntry(problem, memory, sampler, region.loops, self.seed)
+        if limits.epsilon is None and limits.relative is None and not sweeps.exact:
+            expect_calls(limits.budget, limits.seconds)
         with pause_stopwatch():
             region.warm()
         return SearchLoop(

@@ -10,7 +10,8 @@ answer.
 Which one (``KernelFamily``): kernels that are compiled together are interpreted until
 they have spent as long as compiling would take, and compiled from then on. The sum is at
 most about twice that of the better choice in hindsight, whatever the work. A call that
-would take so long by itself is compiled at once.
+would take so long by itself is compiled at once, and so is work that is known to
+(``expect``).
 
 Meanings that differ, which kernels therefore avoid: Python raises where a float is
 divided by zero or overflows in ``exp``; a memoryview has no rows (``x[i]`` of two
@@ -111,8 +112,15 @@ class KernelFamily:
     def seconds_until_ready(self) -> float:
         """About the seconds until the compiled forms of the called kernels are ready."""
         importing = 0.0 if "numba" in sys.modules else IMPORTING
-        on_disk = all(is_on_disk(function, salt) for function, salt in self.called)
+        on_disk = bool(self.called) and all(
+            is_on_disk(*kernel) for kernel in self.called
+        )
         return importing + (LOADING if on_disk else self.compiling)
+
+    def expect(self, seconds: float) -> None:
+        """Compile before the first call where so many interpreted seconds are known."""
+        if self.is_compiled is None and seconds > self.seconds_until_ready():
+            self.is_compiled = True
 
     @contextlib.contextmanager
     def use_form(self, *, compiled: bool | None) -> Iterator[None]:

@@ -9,6 +9,7 @@ one definition for all.
 
 from __future__ import annotations
 
+import math
 import types
 from functools import cache
 from typing import Any, NamedTuple
@@ -39,6 +40,12 @@ _PACKAGE = __name__.split(".", maxsplit=1)[0]
 
 # about the CPU seconds of compiling the loops of a discounted problem
 CERTIFIED = KernelFamily(compiling=14.0)
+CALL_SECONDS = 15e-6  # of a call, interpreted: 14 to 24 in worlds of 50 to 500 states
+
+
+def expect_calls(num_calls: float, seconds: float | None) -> None:
+    """Note that a search will take so many calls, or so long if that is less."""
+    CERTIFIED.expect(min(num_calls * CALL_SECONDS, seconds or math.inf))
 
 
 class Loops(NamedTuple):
@@ -141,18 +148,24 @@ PYTHON_PRICE = 300.0  # plain Python takes about a microsecond for an outcome
 def make_counted_loops(operator: Operator) -> CountedLoops:
     """Return the loops for ``operator``; they are the same for all bounds."""
     operator_parts = parts_of(operator)
-    new_globals: dict[str, Any] = {}
-    if operator_parts is not None:
-        new_globals = {
-            "builtin_value": operator_parts.value,
-            "builtin_gradient": operator_parts.gradient,
-        }
-    if operator_parts is not None and not operator_parts.compiled:
+    if operator_parts is None:
+        return _builtin_counted()
+    new_globals: dict[str, Any] = {
+        "builtin_value": operator_parts.value,
+        "builtin_gradient": operator_parts.gradient,
+    }
+    if not operator_parts.compiled:
         plain_loops = [rebound(function, new_globals) for function in COUNTED]
         return CountedLoops(*plain_loops)._replace(price=PYTHON_PRICE)
-    loops: list[Any] = [
-        CERTIFIED.kernel(function, nogil=True, **new_globals) for function in COUNTED
+    compiled_loops = [
+        compile_function(function, nogil=True, **new_globals) for function in COUNTED
     ]
+    return CountedLoops(*compiled_loops)
+
+
+@cache
+def _builtin_counted() -> CountedLoops:
+    loops: list[Any] = [CERTIFIED.kernel(function, nogil=True) for function in COUNTED]
     return CountedLoops(*loops)
 
 
