@@ -317,21 +317,10 @@ def upper_action(
 
     ``edge`` and ``total`` are the first columns of edge visits and of totals.
     """
-    c = rule.exploration
-    is_adaptive = math.isnan(c)
-    if is_adaptive:
-        c = SMALLEST_SCALE
     num_untried = 0
     for a in range(K):
-        edge_visits = ints[node, edge + a]
-        if edge_visits == 0:
+        if ints[node, edge + a] == 0:
             num_untried += 1
-        elif edge_visits > 0 and is_adaptive:
-            mean_return = floats[node, total + a] / edge_visits
-            if mean_return > c:
-                c = mean_return
-            elif -mean_return > c:
-                c = -mean_return
     if num_untried > 0:
         untried_left = rng.integers(num_untried)
         for a in range(K):
@@ -339,6 +328,14 @@ def upper_action(
                 if untried_left == 0:
                     return a
                 untried_left -= 1
+    c = rule.exploration
+    if math.isnan(c):
+        c = SMALLEST_SCALE
+        for a in range(K):
+            edge_visits = ints[node, edge + a]
+            if edge_visits > 0:
+                mean_size = abs(floats[node, total + a] / edge_visits)
+                c = mean_size if mean_size > c else c
     log_visits = math.log(float(visits)) if visits > 1 else 0.0
     best_action = 0
     best_score = -math.inf
