@@ -47,7 +47,7 @@ COSTLY = (
     "unit/problem/oracles/test_sampled.py::test_compiled_and_plain_trees_agree_on_sampled",
     "unit/reproduce/test_relaxing.py::test_the_study_stays_below_the_bounds",
     "unit/tree/test_forest.py::test_workers_slices_and_code & [bts(widening",
-    "unit/tree/test_tree_agreement.py::test_slices_of_calls_change_nothing[",
+    "unit/tree/test_tree_forms.py::test_slices_of_calls_change_nothing[",
 )
 
 

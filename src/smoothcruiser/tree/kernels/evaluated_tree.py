@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.problem.states import lend_copy
 from smoothcruiser.tree.evaluators.base import Leaves
 from smoothcruiser.tree.evaluators.evaluator_queue import TreeEvaluators
 from smoothcruiser.tree.kernels import evaluator_kernel as asking
@@ -58,7 +59,7 @@ class EvaluatorTree(ArrayTree):
         state = self._state(0)
         steps_left = self._remaining([0])
         answer_row = self.evaluators.answers(
-            Leaves(1, lambda: [state], remaining=steps_left)
+            Leaves(1, lambda: [lend_copy(state)], remaining=steps_left)
         )[0]
         leaf_setting, K = self.leaf_setting, self.setting.num_actions
         is_usable = not leaf_setting.values or np.isfinite(answer_row[0])

@@ -50,13 +50,13 @@ from smoothcruiser.tree.kernels.kernel import (
     add_node,
     backup,
     blind_rollout,
+    borrow_array,
     first_estimate,
     gather,
     node_policy,
     note_fault,
     note_policy,
     set_prior,
-    without_counting,
 )
 from smoothcruiser.tree.kernels.rules_kernel import (
     best_untried,
@@ -318,38 +318,35 @@ def grow(
     writes ``waiting.answers`` and calls again with ``answered``.
     """
     ints, floats, table = (
-        without_counting(nodes.ints),
-        without_counting(nodes.floats),
-        without_counting(nodes.table),
+        borrow_array(nodes.ints),
+        borrow_array(nodes.floats),
+        borrow_array(nodes.table),
     )
-    path, rewards = (
-        without_counting(workspace.path),
-        without_counting(workspace.rewards),
-    )
+    path, rewards = borrow_array(workspace.path), borrow_array(workspace.rewards)
     policies, held_slots, carry = (
-        without_counting(workspace.policies),
-        without_counting(workspace.held),
-        without_counting(workspace.carry),
+        borrow_array(workspace.policies),
+        borrow_array(workspace.held),
+        borrow_array(workspace.carry),
     )
     acts, n, x, h = (
-        without_counting(workspace.acts),
-        without_counting(workspace.n),
-        without_counting(workspace.x),
-        without_counting(workspace.h),
+        borrow_array(workspace.acts),
+        borrow_array(workspace.n),
+        borrow_array(workspace.x),
+        borrow_array(workspace.h),
     )
     y, p, w = (
-        without_counting(workspace.y),
-        without_counting(workspace.p),
-        without_counting(workspace.w),
+        borrow_array(workspace.y),
+        borrow_array(workspace.p),
+        borrow_array(workspace.w),
     )
     head, weights, meta, fault = (
-        without_counting(head),
-        without_counting(weights),
-        without_counting(meta),
-        without_counting(fault),
+        borrow_array(head),
+        borrow_array(weights),
+        borrow_array(meta),
+        borrow_array(fault),
     )
-    states, scratch = without_counting(states), without_counting(scratch)
-    counts, boxes = without_counting(waiting.counts), without_counting(nodes.boxes)
+    states, scratch = borrow_array(states), borrow_array(scratch)
+    counts, boxes = borrow_array(waiting.counts), borrow_array(nodes.boxes)
     K = setting.num_actions
     capacity = len(ints)
     while True:

@@ -221,7 +221,7 @@ def keep_table(ints: Ints, table: Any, states: Any, count: int) -> None:
     """Do nothing: a dictionary of children is renumbered by its owner."""
 
 
-def without_counting(array: Any) -> Any:
+def borrow_array(array: Any) -> Any:
     """The array itself; in compiled code, without a count of its references."""
     return array
 
@@ -458,39 +458,39 @@ def grow(
     # Helpers that are not inlined count references to their arguments,
     # atomically. That took a quarter of the time before these lines.
     ints, floats, table = (
-        without_counting(nodes.ints),
-        without_counting(nodes.floats),
-        without_counting(nodes.table),
+        borrow_array(nodes.ints),
+        borrow_array(nodes.floats),
+        borrow_array(nodes.table),
     )
-    outcomes, paid = without_counting(nodes.outcomes), without_counting(nodes.paid)
+    outcomes, paid = borrow_array(nodes.outcomes), borrow_array(nodes.paid)
     remembers = EXTRAS and limits_chance(setting)
     solves = EXTRAS and setting.solves
     path, rewards, policies = (
-        without_counting(workspace.path),
-        without_counting(workspace.rewards),
-        without_counting(workspace.policies),
+        borrow_array(workspace.path),
+        borrow_array(workspace.rewards),
+        borrow_array(workspace.policies),
     )
     acts, n, x, h = (
-        without_counting(workspace.acts),
-        without_counting(workspace.n),
-        without_counting(workspace.x),
-        without_counting(workspace.h),
+        borrow_array(workspace.acts),
+        borrow_array(workspace.n),
+        borrow_array(workspace.x),
+        borrow_array(workspace.h),
     )
     y, p, w, held_slots, carry = (
-        without_counting(workspace.y),
-        without_counting(workspace.p),
-        without_counting(workspace.w),
-        without_counting(workspace.held),
-        without_counting(workspace.carry),
+        borrow_array(workspace.y),
+        borrow_array(workspace.p),
+        borrow_array(workspace.w),
+        borrow_array(workspace.held),
+        borrow_array(workspace.carry),
     )
     head, weights, meta, fault = (
-        without_counting(head),
-        without_counting(weights),
-        without_counting(meta),
-        without_counting(fault),
+        borrow_array(head),
+        borrow_array(weights),
+        borrow_array(meta),
+        borrow_array(fault),
     )
-    states, scratch = without_counting(states), without_counting(scratch)
-    boxes, spans = without_counting(nodes.boxes), without_counting(workspace.spans)
+    states, scratch = borrow_array(states), borrow_array(scratch)
+    boxes, spans = borrow_array(nodes.boxes), borrow_array(workspace.spans)
     K = setting.num_actions
     if solves:
         root_low, root_high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)

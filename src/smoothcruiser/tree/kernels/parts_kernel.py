@@ -225,7 +225,7 @@ def kernel_parts(parts: dict[str, Any]) -> dict[str, Any]:
     salted = {} if salt is None else {"salt": f"{salt}_{own_sources()}"}
     constants = {"BOUNDED": "BOUNDED" in parts, "PRUNES": False}
     return {**problem_parts, **made_parts, **constants, **salted} | {
-        "without_counting": memory.uncounted
+        "borrow_array": memory.uncounted
     }
 
 
