@@ -27,7 +27,7 @@ def outcomes(state, action):
 
 @pytest.fixture(scope="module")
 def world():
-    return mdp(ring, reward_range=(0, 1), terminal=ended)
+    return mdp(ring, reward_range=(0, 1), terminal=ended, initial_state=None)
 
 
 @pytest.fixture(scope="module")

@@ -206,6 +206,10 @@ def test_an_agents_policy_is_one_function_that_can_be_certified():
         sc.Agent(problem, "uct", seconds=1.0).policy(0)
 
 
+def always_5(state, problem, rng):
+    return 5
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -218,7 +222,7 @@ def test_an_agents_policy_is_one_function_that_can_be_certified():
             "opponent must be an Agent or a function",
         ),
         (
-            lambda: sc.play(exact_nim(), side=1, opponent=lambda s, p, rng: 5),
+            lambda: sc.play(exact_nim(), episodes=1, side=1, opponent=always_5),
             r"opponent chose action 5 at state",
         ),
         (lambda: sc.Agent(42), r"Problem .* or a .*gym:, .*openspiel:"),
