@@ -45,10 +45,10 @@ def loop():
     refresh, side = compile_function(counts.refresh), compile_function(law.law_side)
 
     @numba.njit
-    def run(g, pairs, least, lower, upper):
-        for i in range(len(pairs)):
+    def run(g, least, lower, upper):
+        for i in range(len(least)):
             rules = BoundRules(1.0, 1.0, least[i], 0.0)
-            refresh(g, pairs[i], rules)
+            refresh(g, i, rules)
             lower[i] = side(g, i, False, WALK, rules)
             upper[i] = side(g, i, True, WALK, rules)
 
@@ -93,7 +93,7 @@ def misses(loop, cost, *, declared):
         n += more
         counts += rng.multinomial(more, laws)
         g = graph_of(f, counts, pairs)
-        loop(g, pairs, least, lower, upper)
+        loop(g, least, lower, upper)
         again = np.maximum(counts - 1.0, 0.0)
         p = again / np.maximum(again.sum(axis=1, keepdims=True), 1.0)
         excess = np.where(
