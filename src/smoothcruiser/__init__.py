@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
     from smoothcruiser.checks import Check, check
     from smoothcruiser.comparison import Comparison, compare
-    from smoothcruiser.display.follow_page import follow
     from smoothcruiser.display.page import report
     from smoothcruiser.display.result_pages import view
     from smoothcruiser.errors import (
@@ -149,7 +148,6 @@ __all__ = [
     "compare",
     "evaluate",
     "explain",
-    "follow",
     "make",
     "plan",
     "plan_many",
@@ -180,7 +178,6 @@ _HOMES = {
     "certified.search": ("Certified",),
     "checks": ("Check", "check"),
     "comparison": ("Comparison", "compare"),
-    "display.follow_page": ("follow",),
     "display.page": ("report",),
     "display.result_pages": ("view",),
     "errors": (

@@ -218,7 +218,6 @@ for thing in (answer, plan, ready, solution, check, runs, tree, memory, shop, pl
 assert_type(sc.report(answer, "answer.html", problem=shop, exact=answer), Path)
 assert_type(sc.report(solution, Path("solution.html")), Path)
 assert_type(sc.view(tree), str)
-sc.plan(shop, method="uct", budget=100, progress=sc.follow("run.html"))
 assert_type(sc.view(tree, "tree.html", depth=2, width=4), Path)
 
 # tables

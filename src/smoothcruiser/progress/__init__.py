@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -68,14 +67,6 @@ class Progress:
 
 
 Callback = Callable[[Progress], object]
-
-
-class TreeWatcher(ABC):
-    """A progress function that shows the tree of a search too, as ``follow`` does."""
-
-    @abstractmethod
-    def watch(self, tree: Any) -> None:
-        """Show this tree, which is about to grow."""
 
 
 def progress_callback(progress: object) -> Callback | None:

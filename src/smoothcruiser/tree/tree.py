@@ -31,7 +31,7 @@ from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.arguments import check_seed, is_whole
 from smoothcruiser.problem.declaration_checks import refuse_undiscounted
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.progress import Callback, TreeWatcher, finish, show_bar
+from smoothcruiser.progress import Callback, finish, show_bar
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import Compute, ComputeKeywords, check_problem
 from smoothcruiser.tree import proofs as proof
@@ -182,8 +182,6 @@ class Tree(Shown):
     def grow_by(self, growth: Growth) -> None:
         """Grow within limits that were checked, and report."""
         last_simulation, last_call = growth.start(self)
-        if isinstance(growth.progress, TreeWatcher):
-            growth.progress.watch(self)
         start_time, seconds, growth_watch = (
             time.perf_counter(),
             growth.seconds,

@@ -485,12 +485,12 @@ figure { margin: 1em 0 }
 )
 
 
-def frame(title: str, inner: str, *, head: str = "") -> str:
+def frame(title: str, inner: str) -> str:
     """A page without scripts and requests, light or dark as the reader's system is."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none';
- style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">{head}
+ style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width">
 <title>{_escape_text(title)}</title>
 <style>:root {{ color-scheme: light dark }} body {{ margin: 2em }}{STYLE}</style></head>

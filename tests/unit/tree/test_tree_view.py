@@ -10,7 +10,6 @@ import pytest
 from tree_worlds import BOARD
 
 import smoothcruiser as sc
-from smoothcruiser.display.follow_page import Follower
 from smoothcruiser.tree import view
 
 
@@ -92,65 +91,6 @@ def test_hidden_nodes_are_counted(monkeypatch):
     shown = few.count(" visits, value") - 1
     assert hidden
     assert shown + sum(hidden) >= len(tree.children(0))
-
-
-def test_a_page_follows_a_run(tmp_path, monkeypatch):
-    """The page asks to be read again until the run is over, and never half of it."""
-    monkeypatch.setattr("smoothcruiser.display.follow_page.SECONDS", 0.0)
-    page, seen = tmp_path / "run.html", []
-    follower = sc.follow(page)
-    assert 'http-equiv="refresh"' in page.read_text(encoding="utf-8")
-
-    class Noting(Follower):
-        def _write(self, text):
-            super()._write(text)
-            seen.append(page.read_text(encoding="utf-8"))
-
-    follower.__class__ = Noting
-    sc.plan(
-        GAME, method="uct", simulations=3000, progress=follower, executor="reference"
-    )
-    assert all(text.endswith("</html>\n") for text in seen)
-    assert all("refresh" in text for text in seen[:-1])
-    assert any('class="fold"' in text for text in seen)
-    assert "refresh" not in seen[-1]
-    assert "<code>done" in seen[-1]
-    for calls in (10**6, 2 * 10**6):  # how many reports a run makes is the clock's
-        follower(sc.Progress(phase="done", calls=calls, seconds=1.0, value=0.1))
-    assert "value over calls" in seen[-1]
-    assert [path.name for path in tmp_path.iterdir()] == ["run.html"]
-
-
-def test_pages_that_cannot_be_written(tmp_path):
-    with pytest.raises(sc.InvalidInput, match="cannot be written"):
-        sc.follow(tmp_path / "missing" / "run.html")
-    with pytest.raises(sc.InvalidInput, match=r"follow\('search\.html'\)"):
-        sc.follow()
-    for wrong in ("", 3):
-        with pytest.raises(sc.InvalidInput, match="an HTML file, got"):
-            sc.follow(wrong)
-    with pytest.raises(sc.InvalidInput, match="depth must be a whole number"):
-        sc.follow(tmp_path / "run.html", depth=0)  # before the run, not in its middle
-    folder = tmp_path / "there"
-    folder.mkdir()
-    follower = sc.follow(folder / "run.html")
-    (folder / "run.html").unlink()
-    folder.rmdir()
-    answer = sc.plan(
-        GAME, method="uct", simulations=50, progress=follower, executor="reference"
-    )
-    assert answer.num_calls > 0  # the answer is not lost with the page
-    assert isinstance(follower.failed, OSError)
-
-
-@pytest.mark.compiles
-def test_any_run_can_be_followed(tmp_path):
-    page = tmp_path / "run.html"
-    problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
-    sc.plan(
-        problem, epsilon=0.3, delta=0.1, method="certified", progress=sc.follow(page)
-    )
-    assert "<code>done" in page.read_text(encoding="utf-8")
 
 
 # --- trees as text and pictures ----------------------------------------------
