@@ -174,24 +174,3 @@ def test_the_policy_attains_the_value(case):
     rounding = 1e-11 * scale * (1.0 + np.max(np.abs(value)))
     loss = np.max(np.abs(value - found.values))
     assert loss <= 4.0 * scale * found.residual_bound + rounding
-
-
-@LAWS
-@given(cases())
-def test_relaxation_bound(case):
-    """|V_lambda - V_0| <= sup |F - max| / (1 - gamma)."""
-    p = case.problem
-    players = case.players if p.is_game else None
-    terminal = case.terminal if case.terminal.any() else None
-    plain = tabular(
-        case.P,
-        case.R,
-        discount=p.discount,
-        operator=Max(),
-        players=players,
-        terminal=terminal,
-        legal=case.legal,
-        horizon=p.horizon,
-    )
-    gap = np.max(np.abs(solve(p).values - solve(plain).values))
-    assert gap <= p.facts.relaxation_bound() + 1e-9

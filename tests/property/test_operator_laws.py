@@ -73,17 +73,6 @@ def test_shift_invariance(case, c):
 
 @LAWS
 @given(pairs())
-def test_monotone(case):
-    """Q <= Q' in every entry implies F(Q) <= F(Q')."""
-    operator, q, other = case
-    upper = [max(x, y) for x, y in zip(q, other, strict=True)]
-    for player in (1, 2):
-        low, high = (operator.value(x, player=player) for x in (q, upper))
-        assert low <= high + noise(operator, q, upper)
-
-
-@LAWS
-@given(pairs())
 def test_one_lipschitz_in_the_sup_norm(case):
     operator, q, other = case
     gap = max(abs(x - y) for x, y in zip(q, other, strict=True))
@@ -177,31 +166,3 @@ def test_order_of_the_operators(q, temperature):
                 temperature * math.log(len(q)),
             )
         assert top - slack <= operator.value(q) <= top + size + slack
-
-
-@LAWS
-@given(cases(smooth=True))
-def test_fenchel_young_equality(case):
-    """F(Q) = <pi, Q> - Omega(pi) at pi = grad F(Q), with Omega written out:
-    value and gradient belong together.
-    """
-    operator, q = case
-    p = operator.gradient(q)
-    t = operator.strength
-    if isinstance(operator, Entropy):
-        omega = t * math.fsum(x * math.log(x) for x in p if x > 0.0)
-    elif isinstance(operator, KL):
-        prior = operator.weights(len(q))
-        omega = t * math.fsum(
-            x * math.log(x * math.fsum(prior) / w)
-            for x, w in zip(p, prior, strict=True)
-            if x > 0.0
-        )
-    elif isinstance(operator, Sparsemax):
-        omega = 0.5 * t * (math.fsum(x * x for x in p) - 1.0)
-    else:
-        omega = -t * math.fsum(math.sqrt(x) for x in p)
-    inner = math.fsum(x * y for x, y in zip(p, q, strict=True))
-    assert operator.value(q) == pytest.approx(
-        inner - omega, abs=10.0 * noise(operator, q)
-    )

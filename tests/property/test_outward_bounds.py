@@ -156,6 +156,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "value": PROMISE | {"target": "value"},
     "exact": {"method": "exact"},
     "evaluate": {"policy": lambda state: (0.5, 0.5), "budget": 200},
+    "sure": {"policy": lambda state: (0.5, 0.5), "budget": 200},
     "tree": TREE,
 }
 
@@ -163,8 +164,9 @@ ASKED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", ASKED)
 def test_intervals_of_a_method_hold_the_exact_value(name):
     """Also of a policy's evaluation, and of the proofs of a tree."""
-    more = {"horizon": 3, "deterministic": True} if name == "tree" else {}
-    plain = name in ("evaluate", "tree")
+    sure = name in ("sure", "tree")
+    more = {"horizon": 3, "deterministic": True} if sure else {}
+    plain = name == "evaluate" or sure
     for end, operator, (reward, discount) in itertools.product(
         (0, 1),
         (sc.Max(),) if plain else (sc.Max(), sc.Entropy(0.1)),
@@ -174,7 +176,7 @@ def test_intervals_of_a_method_hold_the_exact_value(name):
         world, exact = constant(reward, discount, **facts)
         if name == "exact":
             world = rows_of(world, reward)
-        verb = sc.evaluate if name == "evaluate" else sc.plan
+        verb = sc.evaluate if "policy" in ASKED[name] else sc.plan
         answer = verb(world, seed=1, **ASKED[name])
         assert holds(answer.interval, exact), (end, operator, reward, discount)
 

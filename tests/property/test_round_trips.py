@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 import jsonschema
@@ -184,13 +184,6 @@ def all_facts(draw: st.DrawFn) -> Facts:
 @given(estimates())
 def test_estimates_come_back(estimate):
     assert alike(estimate, again(estimate))
-
-
-@LAWS
-@given(states)
-def test_states_come_back(state):
-    empty = sc.Estimate(0.0, None, (), (), None, 0, None, None, "x", None, 0.0, 0.0)
-    assert alike(state, again(replace(empty, state=state)).state)
 
 
 @FEW

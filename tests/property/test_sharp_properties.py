@@ -19,8 +19,6 @@ from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_s
 from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.schedule import Kind
 from smoothcruiser.schedule.verify.sharp import root_promise
-from smoothcruiser.theory.analysis import ground
-from smoothcruiser.theory.moments import backup, blind, constant, plug_in, rollout
 from smoothcruiser.theory.noise import (
     OperatorRule,
     bregman_cap,
@@ -107,30 +105,6 @@ def test_bregman_cap_holds_at_random_points(operator, k, width, seed):
         - float(np.dot(operator.gradient(list(q)), h))
     )
     assert d <= float(bregman_cap(OperatorRule.of(operator, k), width)) + 1e-9
-
-
-@given(problems(), st.integers(1, 30))
-@settings(max_examples=60, deadline=None, derandomize=True)
-def test_levels_are_centred_and_consistent(facts, n):
-    """Every kind: seen with the player's sign the bias is centred, the width is
-    at least gamma w', the variance fits the range.
-    """
-    base = ground(facts)
-    remaining = facts.horizon
-    after = None if remaining is None else remaining - 1
-    draw = backup(base, constant(base, after), after)
-    samples = np.array([float(n)])
-    for level in (
-        plug_in(base, draw, samples),
-        rollout(base, draw, samples, draw, remaining),
-        blind(base, draw, remaining),
-    ):
-        low = np.min(np.where(base.sign > 0, level.bias_low, -level.bias_high))
-        high = np.max(np.where(base.sign > 0, level.bias_high, -level.bias_low))
-        assert low == pytest.approx(-high, abs=1e-9)
-        assert np.all(level.bias_low <= level.bias_high)
-        assert level.width[0] >= np.max(draw.bias_span) - 1e-9
-        assert np.all(level.variance <= (level.high - level.low) ** 2 / 4.0 + 1e-9)
 
 
 @given(

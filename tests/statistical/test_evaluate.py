@@ -164,15 +164,6 @@ def test_trees_are_followed_as_far_as_they_know():
     assert sure.interval[0] > blind.interval[1]
 
 
-def test_an_estimate_is_a_policy_of_one_state():
-    problem = garnet()
-    estimate = sc.plan(problem, method="exact")
-    table = BLIND.copy()
-    table[0] = estimate.policy
-    answer = sc.evaluate(problem, estimate, budget=30_000)
-    assert answer.interval[0] <= policy_value(problem, table)[0] <= answer.interval[1]
-
-
 def test_an_epsilon_that_the_budget_does_not_reach_is_told():
     problem = garnet()
     short = sc.evaluate(problem, BLIND, epsilon=0.01, budget=1_000)

@@ -7,15 +7,12 @@ FALSE_ALARM: a correct engine would have failed it with at most that probability
 when the seeds were chosen.
 """
 
-import math
-
 import numpy as np
 import pytest
 from scipy import stats
 
 import smoothcruiser as sc
 from smoothcruiser.schedule.paper_schedule import paper_schedule
-from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 
 FALSE_ALARM = 1e-3
 RUNS = 200
@@ -76,39 +73,3 @@ def test_two_levels_deep():
         errors.append(abs(answer.value - truth))
     assert max(errors) <= 0.9
     assert len(set(errors)) == 10
-
-
-def test_the_printed_box_breaks_the_promise_in_games_and_the_repaired_one_keeps_it():
-    """Zero rewards, alternating turns: V = M/(1+gamma) where max moves and
-    -M/(1+gamma) where min does (theory, section 2, item 2).
-
-    Nothing is random, so one draw an action is exact and only the truncation is
-    left: gamma**10 M. The printed box [0, (1+M)/(1-gamma)] moves every Q-hat of
-    max from -gamma M/(1+gamma) to 0, which no number of samples repairs.
-    """
-    discount, epsilon, depth = 0.5, 0.05, 9
-    P = np.zeros((2, 2, 2))
-    P[0, :, 1] = P[1, :, 0] = 1.0
-    turns = {"players": [1, 2], "alternating": True, "discount": discount}
-    problem = sc.tabular(P, np.zeros((2, 2)), operator=sc.Entropy(1.0), **turns)
-    M = math.log(2.0)
-    assert sc.solve(problem).values == pytest.approx(
-        [M / (1.0 + discount), -M / (1.0 + discount)]
-    )
-    repaired = paper_schedule(problem.facts, epsilon=2.0, delta_prime=0.1).clip
-    printed = (0.0, (1.0 + M) / (1.0 - discount))
-    levels = (
-        Level(Kind.CONSTANT),
-        *(Level(Kind.PLUGIN, samples=1, query=i) for i in range(depth)),
-    )
-
-    def error(box, state):
-        root = Root("q_values", 1, depth, "none")
-        promise = {"epsilon": math.inf, "delta": 1.0}
-        schedule = Schedule("hand", problem.facts, levels, root, **promise, clip=box)
-        answer = sc.run(problem, schedule, state)
-        return abs(answer.value - sc.solve(problem).values[state])
-
-    for state in (0, 1):
-        assert error(printed, state) > epsilon
-        assert error(repaired, state) <= discount**10 * M + 1e-12 < epsilon

@@ -390,9 +390,3 @@ def test_a_function_is_asked_twice_and_the_certificate_says_so():
     assert len(asked) > answer.num_calls // 2
     sure = sc.evaluate(ring(), BEST, budget=120)
     assert ONE_FUNCTION not in sure.certificate.assumptions
-
-
-def test_a_defaultdict_is_left_as_it_is():
-    policy = collections.defaultdict(lambda: GO)
-    sc.evaluate(ring(), policy, budget=200)
-    assert not policy

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from exact_worlds import METHODS, OPERATORS, random_arrays, walk
+from exact_worlds import METHODS, OPERATORS, random_arrays
 
 import smoothcruiser as sc
 
@@ -35,40 +35,6 @@ def test_one_state_that_loops(operator, method):
     q = np.array(r) + 0.9 * found.values[0]
     assert found.q_values[0] == pytest.approx(q, abs=1e-9)
     assert found.policy[0] == pytest.approx(operator.gradient(r), abs=1e-9)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_terminal_states_are_worth_zero_and_pay_no_entropy(method):
-    """0 -> 1 (terminal): V0 = lambda log 2 + 1, V1 = 0, though the table has
-    transitions in 1.
-    """
-    ends = np.array([False, True])
-    world = walk(np.array([[1, 1], [0, 0]]), np.ones((2, 2)), 0.9, terminal=ends)
-    found = sc.solve(world.problem(sc.Entropy(2.0)), method=method)
-    assert found.values == pytest.approx([1.0 + 2.0 * math.log(2.0), 0.0], abs=1e-12)
-    assert np.all(np.isnan(found.q_values[1]))
-    assert np.all(found.policy[1] == 0.0)
-
-
-@pytest.mark.parametrize(
-    ("operator", "prior"),
-    [
-        (sc.Entropy(1.0), None),
-        (sc.KL(1.0, (0.5, 0.3, 0.2)), [0.3, 0.2]),
-        (sc.Max(), None),
-    ],
-)
-def test_illegal_actions_have_no_value_and_no_probability(operator, prior):
-    """The best action is illegal: the operator sees the two others, KL's prior
-    renormalized over them.
-    """
-    legal = [[False, True, True]]
-    found = sc.solve(one_state([9.0, 1.0, 2.0], 0.0, operator, legal=legal))
-    value = operator.value([1.0, 2.0], weights=prior)
-    assert found.values[0] == pytest.approx(value, abs=1e-12)
-    assert math.isnan(found.q_values[0, 0])
-    assert found.policy[0, 0] == 0.0
-    assert found.policy[0].sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -102,26 +68,6 @@ def test_max_against_quantecon_dense_and_sparse(discount, method):
         assert np.max(np.abs(found.values - reference)) <= found.residual_bound + 1e-11
         assert found.residual_bound <= 1e-10
         assert np.array_equal(found.policy.argmax(axis=1), best)
-
-
-@pytest.mark.parametrize("operator", OPERATORS, ids=str)
-@pytest.mark.parametrize("discount", [0.7, 1.0])
-def test_horizon_against_backward_induction(operator, discount):
-    P, R = random_arrays(5, 3, 3)
-    players = [1, 2, 1, 2, 2]
-    known = {"discount": discount, "operator": operator, "players": players}
-    found = sc.solve(sc.tabular(P, R, horizon=6, **known))
-    value = np.zeros(5)
-    assert found.stages.shape == (7, 5)
-    assert np.all(found.stages[0] == 0.0)
-    for h in range(1, 7):
-        q = R + discount * P @ value
-        value = [operator.value(list(q[s]), player=players[s]) for s in range(5)]
-        assert found.stages[h] == pytest.approx(value, abs=1e-12)
-    assert np.array_equal(found.values, found.stages[6])
-    assert found.q_values == pytest.approx(q, abs=1e-12)
-    assert found.method == "backward-induction"
-    assert 0.0 < found.residual_bound < 1e-12
 
 
 # --- methods, operators of one's own ------------------------------------------

@@ -110,33 +110,6 @@ def test_a_dead_end_costs_infinitely_much_and_hides_nobody():
         sc.plan(problem, 1)
 
 
-FOR_EVER = [[[(0.5, 1, 0.0), (0.5, 2, 0.0)]], [[(1.0, 1, 1.0)], [(1.0, 2, 3.0)]]]
-# 0: 5 or -1 and on to 1; there -2 until it ends, with 1/2 a step: -4
-BOTH_SIGNS = [
-    [[(1.0, 2, 5.0)], [(1.0, 1, 10.0)], [(0.5, 1, -1.0), (0.5, 2, -1.0)]],
-    [[(0.5, 1, -2.0), (0.5, 2, -2.0)]],
-]
-LOOP = [[[(0.5, 0, 0.0), (0.25, 2, 1.0), (0.25, 3, 0.0)]], [[(1.0, 0, 0.0)]]]
-NOTHING_PAID = [[[(1, 1, 0.0)], [(1, 0, 0.0)]], [[(0.5, 0, 0.0), (0.5, 2, 0.0)]]]
-
-
-@pytest.mark.parametrize(
-    ("rows", "ends", "players", "values"),
-    [
-        (LOOP, [2, 3], None, [0.5, 0.5, 0.0, 0.0]),
-        (FOR_EVER, [2], None, [math.inf, math.inf, 0.0]),
-        (FOR_EVER, [2], [1, 2, 1], [1.5, 3.0, 0.0]),  # the other prevents it
-        ([[[(1.0, 0, 0.0)], [(1.0, 1, -1.0)]]], [1], None, [0.0, 0.0]),  # a free loop
-        (BOTH_SIGNS, [2], None, [6.0, -4.0, 0.0]),
-        (BOTH_SIGNS, [2], [2, 1, 1], [-3.0, -4.0, 0.0]),
-        (NOTHING_PAID, [2], None, [0.0, 0.0, 0.0]),
-        ([[[(1.0, 0, 0.0)]], [[(1.0, 2, 1.0)]]], [2], None, [0.0, 1.0, 0.0]),  # no way
-    ],
-)
-def test_values_by_hand(rows, ends, players, values):
-    check(model(rows, ends=ends, players=players), values)
-
-
 @pytest.mark.parametrize("rare", [1e-12, 1e-100])
 def test_a_rare_exit_of_one_state_keeps_its_digits(rare):
     """1/4 of all exits lead to the goal, however rare they are."""

@@ -96,16 +96,6 @@ def test_a_zero_gradient_is_a_norm_of_zero():
     assert "= 0" in report["gradient norm"].finding
 
 
-def test_the_reported_points_refute_the_claim():
-    """The numbers of the L-smooth failure can be recomputed from the report alone."""
-    condition = sc.check_operator(BROKEN["L-smooth"])["L-smooth"]
-    assert condition.q is not None
-    assert condition.other is not None
-    q, base = np.array(condition.q), np.array(condition.other)
-    gap = abs(logsumexp(q) - logsumexp(base) - (q - base) @ softmax(base))
-    assert gap > 0.2 * float((q - base) @ (q - base))
-
-
 def test_nan_and_wrong_lengths_are_named():
     report = sc.check_operator(custom(lambda q: math.nan, softmax, 1.0))
     assert report.failures == ("differentiable",)

@@ -152,16 +152,3 @@ def test_each_number_is_rounded_as_it_is_added():
     assert sum_in_order([1.0, 1e100, 1.0, -1e100]) == 0.0
     assert sum_in_order([0.1] * 10) == 0.9999999999999999
     assert sum_in_order([]) == 0.0
-
-
-def test_one_action_has_no_curvature():
-    for operator in (
-        sc.Entropy(0.5),
-        sc.KL(0.5),
-        sc.Sparsemax(0.5),
-        sc.SquareRoot(0.5),
-        sc.Max(),
-    ):
-        assert operator.curvature(1) == 0.0
-        assert operator.gradient([3.0]) == [1.0]
-        assert operator.value([3.0]) == pytest.approx(3.0 + operator.offset(1))

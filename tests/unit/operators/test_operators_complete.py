@@ -18,7 +18,6 @@ from smoothcruiser.cli import options
 from smoothcruiser.jit.build import compile_function
 from smoothcruiser.operators import OPERATORS, dispatch
 from smoothcruiser.operators.base import OWN
-from smoothcruiser.theory import noise
 
 T = 0.7
 STEPS = 12  # of the grid over policies: the uniform ones of 1 to 4 actions are on it
@@ -165,34 +164,3 @@ def test_batch_is_the_scalar_functions(operator, k):
         assert slow[1][legal, i].tolist() == operator.gradient(numbers, weights=shares)
     assert fast[0] == pytest.approx(slow[0], abs=1e-12)
     assert fast[1] == pytest.approx(slow[1], abs=1e-12)
-
-
-@every
-def test_theorys_noise_numbers_bound_the_noise(operator, k):
-    """E F(Q-hat) - F(Q) and E D(Q, Q-hat) over all outcomes of one or two fair
-    coins per action, beside an action value of its own.
-    """
-    w = operator.weights(k)
-    rule = noise.OperatorRule.of(operator, k)
-    q = [0.3 * a for a in range(k)]
-    for n in (1, 2):
-        counts = [(c, math.comb(n, c) / 2**n) for c in range(n + 1)]
-        phi = loss = 0.0
-        value = operator.value(q, weights=w)
-        for outcome in product(counts, repeat=k):
-            share = math.prod(p for _, p in outcome)
-            seen = [x + c / n - 0.5 for x, (c, _) in zip(q, outcome, strict=True)]
-            found = operator.value(seen, weights=w)
-            slope = operator.gradient(seen, weights=w)
-            linear = sum(g * (x - y) for g, x, y in zip(slope, q, seen, strict=True))
-            phi += share * (found - value)
-            loss += share * (value - found - linear)
-        assert phi <= noise.plug_in_noise(rule, n, 1.0, 0.25) + 1e-12
-        assert loss <= noise.bregman_noise(rule, n, 1.0, 0.25, 0.0) + 1e-12
-    worst = max(
-        operator.offset(k)
-        - operator.value(r, weights=w)
-        + float(np.dot(operator.gradient(r, weights=w), r))
-        for r in points(k)
-    )
-    assert worst <= rule.drop + 1e-12

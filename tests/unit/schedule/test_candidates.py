@@ -1,6 +1,5 @@
 """The walk ends where no level to come can count: walking on changes no candidate."""
 
-import numpy as np
 import pytest
 
 import smoothcruiser as sc
@@ -60,20 +59,3 @@ def _counting(found):
     dear = plain[0].log_price + module.PROMISING
     counting = [*plain, *(c for c in random[:1] if c.log_price <= dear)]
     return [(c.log_price, c.target, c.index) for c in counting]
-
-
-def test_the_floor_of_a_stop_is_below_every_later_price():
-    """And that of plain kinds below every later plain one, from a walk that goes on."""
-    for known, _, _, kinds in CASES[1:4]:
-        frontier = frontier_of(known, frozenset(kinds))
-        assert frontier.stop(8) is not None
-        stops = [frontier.stop(number) for number in range(9)]
-        table = frontier.root_table("q_values")
-        prices = np.array([float(m.log_calls[0]) for m in table.moments])
-        for stop in stops:
-            assert stop is not None
-            assert stop.plain_floor >= stop.floor
-            later, bounded = prices[stop.levels :], table.has_range[stop.levels :]
-            rounding = 1e-9
-            assert np.all(later >= stop.floor - rounding)
-            assert np.all(later[bounded] >= stop.plain_floor - rounding)

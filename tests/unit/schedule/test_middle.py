@@ -1,6 +1,5 @@
 """The level that returns the middle of bounds which depend on the state."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -8,35 +7,8 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.kinds import free_kinds
-from smoothcruiser.theory.analysis import ground
-from smoothcruiser.theory.moments import backup, middle
 
 FACTS = Facts(2, 2, 0.5, sc.Max(), (0.0, 1.0), given_gap=0.2)  # V in [0, 2]
-KINDS = frozenset(sc.Kind)
-
-
-def test_the_moments_are_those_of_lemma_m():
-    base = ground(FACTS)
-    made = middle(base, None)
-    assert made.bias_low[0, 0] == pytest.approx(-0.1)
-    assert made.bias_high[0, 0] == pytest.approx(0.1)
-    assert (made.low[0, 0], made.high[0, 0]) == pytest.approx((0.0, 2.0), abs=1e-9)
-    assert made.variance[0, 0] == 0.0
-    assert made.log_calls[0] == -math.inf
-    over = backup(base, made, None)
-    assert over.bias_span[0, 0] == pytest.approx(0.1)  # gamma G
-    assert over.spread[0, 0] == pytest.approx(2.0)  # the range of r + gamma V
-    assert over.variance[0, 0] == pytest.approx(1.0)  # Popoviciu
-
-
-def test_a_table_may_end_in_it_where_it_is_narrower_than_the_constant():
-    assert free_kinds(ground(FACTS), KINDS, None) == [sc.Kind.MIDDLE]
-    assert free_kinds(ground(replace(FACTS, given_gap=2.5)), KINDS, None) == []
-    assert free_kinds(ground(FACTS), frozenset({sc.Kind.CONSTANT}), None) == []
-    staged = ground(replace(FACTS, horizon=3))
-    assert free_kinds(staged, KINDS, 0) == []
-    assert free_kinds(staged, KINDS, 1) == [sc.Kind.MIDDLE]
 
 
 @pytest.mark.parametrize(

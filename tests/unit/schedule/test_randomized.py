@@ -67,7 +67,11 @@ def test_the_verifier_sees_what_is_altered():
     ):
         with pytest.raises(sc.BrokenPromise):
             altered(schedule, top, **changes)
-    for root in ({"bound": "bennett"}, {"samples": schedule.root.samples - 2}):
+    for root in (
+        {"bound": "bennett"},
+        {"bound": "wishful"},
+        {"samples": schedule.root.samples - 2},
+    ):
         with pytest.raises(sc.BrokenPromise):
             replace(schedule, root=replace(schedule.root, **root))
 

@@ -11,13 +11,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.number_text import (
-    bounds,
-    compact,
-    count_noun,
-    percent,
-    short,
-)
+from smoothcruiser.schedule.number_text import bounds, compact, percent, short
 from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.schedule.schedule import own_calls, root_calls
 from smoothcruiser.schedule.text import picture, plan_lines
@@ -74,24 +68,6 @@ def test_every_reached_level_is_shown_once_and_every_reference_is_to_a_shown_lev
         assert {level.query, level.continuation} - {-1} <= reached
 
 
-def test_stems_close(schedule):
-    """A '├' is followed, on its own column, by '│' or '├' down to a '└': no
-    stem ends in the air.
-    """
-    stems = [line.stem for line in plan_lines(schedule)[1:]]
-    for i, stem in enumerate(stems):
-        for column, mark in enumerate(stem):
-            if mark in "├│":
-                below = (
-                    stems[i + 1][column]
-                    if i + 1 < len(stems) and column < len(stems[i + 1])
-                    else " "
-                )
-                assert below in "├└│", f"{stem!r} above {stems[i + 1 :][:1]}"
-            elif mark not in "└ ":
-                break
-
-
 def test_the_picture_fits_a_terminal(schedule):
     assert all(len(line) <= 80 for line in picture(schedule))
     assert len(picture(schedule)) <= 60
@@ -129,11 +105,6 @@ def test_counts_are_short_and_right():
     assert compact(132_542_540) == "1.33e8"
     shares = [percent(x) for x in (1.0, 0.123, 0.0123, 0.0001, 0.0)]
     assert shares == ["100%", "12%", "1.2%", "<0.1%", "0"]
-
-
-def test_counts_agree_with_their_noun():
-    found = [count_noun(count, "state") for count in (0, 1, 2, 2500)]
-    assert found == ["0 states", "1 state", "2 states", "2,500 states"]
 
 
 def test_a_printed_interval_holds_the_interval():

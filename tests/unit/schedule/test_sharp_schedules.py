@@ -227,19 +227,6 @@ def test_degenerate_problems(facts, levels, most):
     assert most is None or schedule.num_calls <= most
 
 
-def test_a_schedule_does_not_depend_on_what_was_asked_before():
-    """The frontier is kept and grows between calls; the table for a promise is
-    the same with a fresh one and with a long one.
-    """
-    from smoothcruiser.schedule.compiler.candidates import frontier_of
-
-    frontier_of.cache_clear()
-    facts, _ = FACTS["plain"]
-    fresh = compile_schedule(facts, epsilon=0.2, delta=0.1, target="value")
-    compile_schedule(facts, epsilon=0.002, delta=0.1)
-    assert compile_schedule(facts, epsilon=0.2, delta=0.1, target="value") == fresh
-
-
 def test_lists_in_the_place_of_tuples_are_verified_too():
     """Tables by hand: what the verifier remembers by their hash is only for speed."""
     facts = Facts(2, 2, 0.4, sc.Entropy(1.0), (0.0, 1.0))

@@ -12,8 +12,7 @@ import pytest
 from tree_worlds import everything, mdp, nodes_below, same
 
 import smoothcruiser as sc
-from smoothcruiser.tree.kernels.rules_kernel import bound_node
-from smoothcruiser.tree.pruning import ANY_TIME, KnownBounds, bounds_of, row_of
+from smoothcruiser.tree.pruning import ANY_TIME, bounds_of
 
 pytestmark = pytest.mark.compiles
 
@@ -110,23 +109,6 @@ def test_bounds_that_hold_never_exclude_a_best_action(problem):
             assert best(q[state]) not in out
             counted += len(out)
     assert counted > 200
-
-
-def test_rows_are_found_by_time_and_state():
-    places = {
-        (s, t): row_of(1, [(s, s + 1.0), (t, t + 2.0), (-1.0, 99.0)])
-        for s in range(0, 20, 2)
-        for t in (0, 3, 4)
-    }
-    known, ends = KnownBounds(places, timed=True).tables(3)
-    for time in range(6):
-        for state in range(22):
-            ints, boxes = np.zeros((1, 5), np.int64), np.zeros((1, 9))
-            bound_node(known, ends, time, state, ints, 1, boxes, 0)
-            row = places.get((state, time)) or row_of(1, [(math.nan, math.nan)] * 3)
-            assert {a for a in range(3) if ints[0, 1 + a] == -1} == row.excluded
-            assert boxes[0, :6].tolist() == row.lows + row.highs
-            assert ints[0, 0] == ints[0, 4] == 0
 
 
 METHODS = [

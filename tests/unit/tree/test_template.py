@@ -52,10 +52,6 @@ def test_alg_5_to_the_letter():
     assert rules.seen == [([(0, 1.0, False), (1, 2.0, False), (2, 3.0, False)], 300.0)]
 
 
-def test_a_leaf_at_the_root_draws_nothing():
-    assert search(Line(0), 7, 0.5) == 700.0
-
-
 def test_an_ended_episode_has_no_leaf():
     rules = Line(3, end=2)
     assert search(rules, 0, 0.5) == 1.0 + 1.0
@@ -138,20 +134,6 @@ def test_sample_v_is_an_instance(problem):
     assert samples == pytest.approx(expected, rel=1e-14)
     assert calls > 20
     assert len(set(expected)) > 1
-
-
-@pytest.mark.compiles
-def test_sample_v_with_a_real_paper_schedule():
-    """The printed constants, nothing cut down: strong regularization and a
-    small discount, where the paper's own table can be run.
-    """
-    problem = sc.make("chain:n=3", discount=0.05, temperature=10.0)
-    schedule = paper_schedule(problem.facts, epsilon=0.5, delta_prime=0.9)
-    row = schedule.root.child
-    assert schedule.levels[row].kind is sc.Kind.ROLLOUT
-    samples, expected, calls = both_ways(problem, schedule, 3, 3)
-    assert sum(samples) == sum(expected)
-    assert calls == 3 * schedule.level_calls[row]
 
 
 def test_a_terminal_state_ends_the_descent():

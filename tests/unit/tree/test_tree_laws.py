@@ -159,34 +159,6 @@ def test_bts_and_dents_find_the_end_of_the_chain_and_uct_does_not():
         assert low.action() == 1
 
 
-@pytest.mark.parametrize("temperature, earned", [(10.0, -138.5), (1.0, -15.0)])
-def test_what_the_exact_soft_values_of_sailing_recommend(temperature, earned):
-    """At temperature 10 it pays to stay on the lake for the entropy: MENTS
-    there is right only before it has converged.
-    """
-    problem = sc.make("sailing", discount=1.0, operator="max")
-    stages = sc.solve(sc.make("sailing", discount=1.0, temperature=temperature)).stages
-    model, worth = problem.tables, np.zeros(len(problem.tables.terminal))
-    for soft in stages[:-1]:  # with 0, 1, ... steps left afterwards
-        now = np.zeros_like(worth)
-        for s in np.flatnonzero(~model.terminal):
-            rows = [
-                slice(model.start[8 * s + a], model.start[8 * s + a + 1])
-                for a in np.flatnonzero(model.legal[s])
-            ]
-            best = max(
-                rows,
-                key=lambda row: (
-                    model.prob[row] @ (model.reward[row] + soft[model.next_state[row]])
-                ),
-            )
-            now[s] = model.prob[best] @ (
-                model.reward[best] + worth[model.next_state[best]]
-            )
-        worth = now
-    assert worth[problem.initial_state] == pytest.approx(earned, abs=0.05)
-
-
 @pytest.mark.parametrize(
     ("name", "state", "value"),
     [

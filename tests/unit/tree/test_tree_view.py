@@ -156,12 +156,3 @@ def test_files_by_their_ending(tmp_path):
         view.save(GROWN, tmp_path / "tree.gif")
     with pytest.raises(sc.InvalidInput, match="width"):
         view.text(GROWN, width=0)
-
-
-@pytest.mark.compiles
-def test_nodes_do_not_overlap():
-    places = view._all_positions(
-        view._lay_out(view.visible_branch(GROWN, depth=3, width=4), 0, [0.0])
-    )
-    spots = {(round(place.x), round(place.y)) for place in places}
-    assert len(spots) == len(places)

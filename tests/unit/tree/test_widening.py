@@ -69,18 +69,6 @@ def test_sparse_uct_samples_each_move_c_times(c):
         assert tree.num_calls == 2 * min(n, c) + max(0, n - c)
 
 
-def test_a_repeated_sample_counts_as_a_sample_and_not_as_a_state():
-    """One next state: widening never stops to sample, sparse UCT does after c."""
-    problem = world(lambda state, action, rng: (0.5, 1.0))
-    for method, calls in (
-        (sc.UCT(widening=(2, 0.0), depth=2), 20),
-        (sc.UCT(samples=3, depth=2), 13),
-    ):
-        tree = sc.Tree(problem, method=method).grow(simulations=10)
-        assert len(tree.children(0)) == 1
-        assert tree.num_calls == calls
-
-
 def test_a_stored_state_comes_in_proportion_to_its_samples_with_its_mean_reward():
     """a thrice (rewards 0, 1, 0.5), b once (0.25), an end twice (1, 0)."""
     a, b, (outcomes, paid) = 1, 2, outcome_tables(3, 1)

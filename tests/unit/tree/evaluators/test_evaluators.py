@@ -49,14 +49,6 @@ def test_all_forms_of_one_value_grow_one_tree(problem):
     assert len({(t.node(0).edge_visits, t.node(0).edge_totals) for t in trees}) == 1
 
 
-def test_certified_bounds_are_values():
-    memory = sc.Certified(MAZE, delta=0.1)
-    memory.query(0, epsilon=0.5)
-    tree = grown(MAZE, sc.UCT(value=memory))
-    exact = sc.solve(MAZE)
-    assert abs(tree.estimate().value - exact.values[0]) < 0.5
-
-
 def test_the_prior_is_kept_and_masked():
     oracle = lambda s, a, rng: (0.0, s + 1)  # noqa: E731
     problem = sc.MDP(

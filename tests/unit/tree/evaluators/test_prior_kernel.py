@@ -11,7 +11,6 @@ import smoothcruiser as sc
 from smoothcruiser.tree.kernels.evaluator_kernel import GumbelRoot
 from smoothcruiser.tree.kernels.rules_kernel import (
     LEAST_LOGIT,
-    best_untried,
     considered_visits,
     halving_pick,
     improved_pick,
@@ -112,17 +111,6 @@ def test_the_improved_policy_improves():
         assert p == pytest.approx(w * np.exp(y) / (w @ np.exp(y)))
 
 
-def test_visits_below_the_root_follow_the_improved_policy():
-    rule = rule_of(sc.Gumbel(visit_offset=20.0))
-    q, w, n = [0.1, 0.5, 0.3], [0.5, 0.2, 0.3], [0] * 3
-    for _ in range(3000):
-        n[improved_pick(rule, q, n, w, 0.3, 3, [0.0] * 3, [0.0] * 3)] += 1
-        rule = rule._replace(visit_offset=20.0 - max(n))  # a policy that stands still
-    p = [0.0] * 3
-    improved_policy(rule, q, n, w, 0.3, 3, [0.0] * 3, p)
-    assert [m / 3000 for m in n] == pytest.approx(p, abs=0.002)
-
-
 def test_shares_of_a_prior():
     out = [0.0] * 2
     assert shares_of([1.0, 5.0, 3.0], [0, 2], 2, out)
@@ -130,8 +118,3 @@ def test_shares_of_a_prior():
     for bad in ([0.0, 1.0, 0.0], [-1.0, 0.0, 2.0], [math.nan, 1.0, 1.0]):
         assert not shares_of(bad, [0, 2], 2, out)
     assert logit(0.0) == LEAST_LOGIT
-
-
-def test_the_best_untried_action():
-    assert best_untried([0.1, 0.7, 0.9], [0, 0, 4], 3) == 1
-    assert best_untried([0.1], [1], 1) == -1
