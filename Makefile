@@ -98,7 +98,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python -m benchmarks.exact.exact_solver --out docs/evidence/exact-solver.md
 	@$(BIN)/python -m benchmarks.coverage.root_coverage --out docs/evidence/root-coverage.md
 	@$(BIN)/python -m benchmarks.coverage.randomized_worlds --out docs/evidence/randomized-worlds.md
-	@$(BIN)/python tests/statistical/test_lying_worlds.py --runs 20 --out docs/evidence/lying-worlds.md
+	@$(BIN)/python -m benchmarks.coverage.lying_worlds --runs 20 --out docs/evidence/lying-worlds.md
 	@$(BIN)/python tests/unit/test_mistakes.py --out docs/evidence/mistakes.md
 	@$(BIN)/python -m benchmarks.worlds.scan_openspiel --out docs/evidence/scan-openspiel.md
 	@$(BIN)/python -m benchmarks.reliability.survival --out docs/evidence/survival.md

@@ -11,16 +11,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from smoothcruiser.adapters.rddl import expressions as rddl
 from smoothcruiser.adapters.rddl.code import source, value
-from smoothcruiser.adapters.rddl.expressions import (
-    ConstantNode,
-    FlipNode,
-    SlotNode,
-    Untranslatable,
-    apply,
-    choice,
-    is_random,
-)
 from smoothcruiser.adapters.rddl.laws import interval, law
 
 # examples are built by hand here, and slowly on a busy machine
@@ -38,14 +30,16 @@ numbers = st.one_of(
 
 def leaves(boolean):
     places = [i for i, kind in enumerate(KINDS) if (kind == "bool") == boolean]
-    slots = st.sampled_from([SlotNode(i, KINDS[i]) for i in places])
-    return st.one_of(slots, (st.booleans() if boolean else numbers).map(ConstantNode))
+    slots = st.sampled_from([rddl.SlotNode(i, KINDS[i]) for i in places])
+    return st.one_of(
+        slots, (st.booleans() if boolean else numbers).map(rddl.ConstantNode)
+    )
 
 
 def built(name, *parts):
     try:
-        return apply(name, *parts)
-    except Untranslatable:
+        return rddl.apply(name, *parts)
+    except rddl.Untranslatable:
         return parts[0]
 
 
@@ -58,11 +52,11 @@ def expressions(draw, boolean=False, depth=3, random=False):
         return draw(expressions(is_bool, depth - 1, random))
 
     if draw(st.integers(0, 3)) == 0:
-        return choice(below(True), below(), below())
+        return rddl.choice(below(True), below(), below())
     if boolean:
         if random and draw(st.booleans()):
             p = draw(st.floats(0, 1))
-            return FlipNode(ConstantNode(p))
+            return rddl.FlipNode(rddl.ConstantNode(p))
         kind = draw(st.integers(0, 2))
         if kind == 0:
             return built(draw(st.sampled_from(COMPARED)), below(False), below(False))
@@ -129,7 +123,7 @@ def test_the_law_of_a_random_expression_lies_in_its_interval(node, given_slots):
         assume(False)
     assert math.fsum(p for p, _ in found) == pytest.approx(1, abs=1e-12)
     assert all(low <= x <= high for _, x in found)
-    assert is_random(node) or len(found) == 1
+    assert rddl.is_random(node) or len(found) == 1
 
 
 @settings(LAWS, max_examples=60)
@@ -138,8 +132,8 @@ def test_simplified_expressions_have_the_value_of_the_whole(node, given_slots):
     """Terms that change nothing may be added anywhere."""
     _, values = given_slots
     found = computed(node, values)
-    padded = apply("+", node, ConstantNode(0))
+    padded = rddl.apply("+", node, rddl.ConstantNode(0))
     assert computed(padded, values) == found
-    assert computed(apply("*", ConstantNode(1), node), values) == found
-    assert apply("*", node, ConstantNode(0)) == ConstantNode(0)
+    assert computed(rddl.apply("*", rddl.ConstantNode(1), node), values) == found
+    assert rddl.apply("*", node, rddl.ConstantNode(0)) == rddl.ConstantNode(0)
     assert "import" not in source(node, "v[{}]".format)

@@ -19,13 +19,7 @@ from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_s
 from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.schedule import Kind
 from smoothcruiser.schedule.verify.sharp import root_promise
-from smoothcruiser.theory.noise import (
-    OperatorRule,
-    bregman_cap,
-    bregman_noise,
-    plug_in_noise,
-    plug_in_variance,
-)
+from smoothcruiser.theory import noise as noise_bounds
 
 temperatures = st.floats(0.05, 50.0)
 
@@ -75,13 +69,18 @@ def test_noise_bounds_are_monotone(operator, k, n, spread, ratio, tilt):
     variance = ratio * spread * spread
     here = (k, n, spread, variance, tilt)
     for noise, tilted in (
-        (plug_in_noise, False),
-        (bregman_noise, True),
-        (plug_in_variance, False),
+        (noise_bounds.plug_in_noise, False),
+        (noise_bounds.bregman_noise, True),
+        (noise_bounds.plug_in_variance, False),
     ):
 
         def bound(k: int, *more: float, f=noise, m: bool = tilted) -> float:
-            return float(f(OperatorRule.of(operator, k), *(more if m else more[:3])))
+            return float(
+                f(
+                    noise_bounds.OperatorRule.of(operator, k),
+                    *(more if m else more[:3]),
+                )
+            )
 
         now = bound(*here)
         slack = 1e-9 * (1.0 + now)
@@ -104,7 +103,13 @@ def test_bregman_cap_holds_at_random_points(operator, k, width, seed):
         - operator.value(list(q))
         - float(np.dot(operator.gradient(list(q)), h))
     )
-    assert d <= float(bregman_cap(OperatorRule.of(operator, k), width)) + 1e-9
+    assert (
+        d
+        <= float(
+            noise_bounds.bregman_cap(noise_bounds.OperatorRule.of(operator, k), width)
+        )
+        + 1e-9
+    )
 
 
 @given(

@@ -1,20 +1,15 @@
-"""Random models as UMB files: what is read is what was written, and solved rightly.
+"""Random models as UMB files: what is read is what was written.
 
-Laws, for MDPs, games and chains with deadlocks, self-loops and end components:
-
-- every row of the tables is the written choice, with the sum of what its state, choice
-  and branch pay;
-- the exact probability of reaching is the least solution of V = TV, found by value
-  iteration from below on arrays that are built from the same lists apart from the
-  reader (``verification_worlds.least``), for max, min and both sides of a game;
-- a bounded total is backward induction's.
+Law, for MDPs, games and chains with deadlocks, self-loops and end components: every row
+of the tables is the written choice; it pays the arrival at the goal, or the sum of what
+its state, choice and branch pay; and each state has its mover. That such tables are
+solved rightly is in ``test_exact_laws`` and ``test_undiscounted_laws``.
 """
 
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from benchmarks.exact.verification_worlds import induction, least
 
 import smoothcruiser as sc
 
@@ -45,33 +40,8 @@ def lists(rng):
     return choices, goal
 
 
-def dense(choices, goal, rewards, stop):
-    """(P, R, legal, terminal) with R of (S, A): the mean of what a choice pays."""
-    size, width = len(choices), max(1, *map(len, choices))
-    P, R = np.zeros((size, width, size)), np.zeros((size, width))
-    legal = np.zeros((size, width), dtype=bool)
-    state, choice, branch = (iter(rewards[k]) for k in ("state", "choice", "branch"))
-    for s, here in enumerate(choices):
-        pays = next(state)
-        for a, branches in enumerate(here):
-            legal[s, a], R[s, a] = True, pays + next(choice)
-            for z, p in branches:
-                P[s, a, z] += float(p)
-                R[s, a] += float(p) * next(branch)
-        if not here:  # play stays in a deadlock
-            legal[s, 0], P[s, 0, s], R[s, 0] = True, 1.0, pays
-    terminal = goal if stop else np.zeros(size, dtype=bool)
-    return P, R, legal, terminal
-
-
-def arrived(goal, shape):
-    R = np.zeros(shape)
-    R[:, :, goal] = 1.0
-    return R
-
-
 @pytest.mark.parametrize("seed", range(24))
-def test_random_models_are_read_and_solved(seed, tmp_path):
+def test_random_models_are_read_as_they_were_written(seed, tmp_path):
     rng = np.random.default_rng([21, seed])
     choices, goal = lists(rng)
     size, players = len(choices), rng.integers(2, size=len(choices))
@@ -95,31 +65,19 @@ def test_random_models_are_read_and_solved(seed, tmp_path):
         player_names=["one", "two"] if is_game else None,
     )
     opt = ("max", "min")[seed // 2 % 2]
-    problem = sc.make(f"umb:{path},reach=goal,opt={opt}")
-    _check_rows(problem, choices, goal)
-    P, R, legal, terminal = dense(choices, goal, rewards, stop=True)
-    movers = np.zeros(size, dtype=int) if not is_game else players
+    movers = players if is_game else np.zeros(size, dtype=int)
     sides = np.where((movers == 0) == (opt == "max"), 1, 2)
-    values = least(P, arrived(goal, P.shape), legal, terminal, sides)
-    found = sc.solve(problem).values
-    assert np.where(goal, 0.0, values) == pytest.approx(found, abs=1e-9)
-
+    reach = sc.make(f"umb:{path},reach=goal,opt={opt}")
     total = sc.make(f"umb:{path},total=r,opt={opt},bounded=6")
-    P, R, legal, terminal = dense(choices, goal, rewards, stop=False)
-    spread = np.repeat(R[:, :, None], size, axis=2)
-    stages, _ = induction(
-        P, spread, legal, terminal, sides, discount=1.0, horizon=6, temperature=0.0
-    )
-    answer = sc.plan(total, method="exact").value
-    assert answer == pytest.approx(stages[6][0], abs=1e-9)
-
-
-def _check_rows(problem, choices, goal):
+    assert total.horizon == 6
+    state, choice, branch = (iter(rewards[k]) for k in ("state", "choice", "branch"))
     for s, here in enumerate(choices):
-        if goal[s] or not here:
-            assert problem.is_terminal(s)
-            continue
-        assert problem.legal_actions(s) == list(range(len(here)))
+        pays = next(state)
+        assert total.is_terminal(s) or total.mover(s) == sides[s]
+        assert reach.is_terminal(s) == bool(goal[s] or not here)
         for a, branches in enumerate(here):
+            paid = pays + next(choice)
             listed = [(float(p), float(goal[z]), z) for z, p in branches]
-            assert problem.outcomes(s, a) == listed
+            assert reach.is_terminal(s) or reach.outcomes(s, a) == listed
+            written = [(p, paid + next(branch), z) for p, _, z in listed]
+            assert total.outcomes(s, a) == written

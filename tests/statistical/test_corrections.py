@@ -16,13 +16,8 @@ from scipy.optimize import minimize
 from scipy.stats import binom
 
 from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.theory import randomized
 from smoothcruiser.theory.noise import OperatorRule
-from smoothcruiser.theory.randomized import (
-    correction,
-    largest_chance,
-    plug_in_correction,
-    span_moments,
-)
 
 SMOOTH = [
     Entropy(0.3),
@@ -124,7 +119,7 @@ def test_even_policies_have_smaller_brackets(k, temperature):
     first[::2], second[::2] = np.round(first[::2]), np.round(second[::2])
     pair, d = Pair(operator, first, second), first - second
     energy = ((d - d.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
-    most = largest_chance(OperatorRule.of(operator, k), 1.0)
+    most = randomized.largest_chance(OperatorRule.of(operator, k), 1.0)
     fine = energy > 1e-6
     size = most * energy[fine] / (8.0 * temperature)
     worst = max(np.max(x[fine] / size) for x in (pair.loss, pair.bracket))
@@ -158,7 +153,7 @@ def test_moments_of_the_distance_hold_exactly(law, m):
     weight, first, second = pairs(law, min(m, 2) if len(law) == 3 else m)
     m = min(m, 2) if len(law) == 3 else m
     variance = max(p * (1.0 - p) for p in law)
-    bounds = span_moments(len(law), np.array([float(m)]), 1.0, variance)
+    bounds = randomized.span_moments(len(law), np.array([float(m)]), 1.0, variance)
     center = 2.0 * np.array(law)
     for d in (first - second, first + second - center):
         span = d.max(axis=1) - d.min(axis=1)
@@ -185,7 +180,7 @@ def test_second_moments_of_corrections_hold_exactly(operator, m):
         pair = Pair(operator, first + shift, second + shift)
         variance = max(p * (1.0 - p) for p in law)
         rule = OperatorRule.of(operator, 2)
-        parts = correction(rule, np.array([float(m)]), 1.0, variance)
+        parts = randomized.correction(rule, np.array([float(m)]), 1.0, variance)
         for apart, size in ((0.0, 0.5), (0.3, 2.0)):
             # the continuation's means are off by +-apart/2, its samples +-size around b
             means = np.array(law) + shift + np.array([0.5, -0.5]) * apart
@@ -211,7 +206,7 @@ def test_brackets_of_plug_ins_hold_exactly(operator, m):
         pair = Pair(operator, first, second)
         variance = max(p * (1.0 - p) for p in law)
         rule, count = OperatorRule.of(operator, 2), np.array([float(m)])
-        bound = plug_in_correction(rule, count, 1.0, variance)[0]
+        bound = randomized.plug_in_correction(rule, count, 1.0, variance)[0]
         truth = math.sqrt(float(weight @ pair.bracket**2))
         assert truth <= bound * (1.0 + 1e-9)
         worst = max(worst, truth / bound)
@@ -226,8 +221,10 @@ def test_second_moments_hold_for_even_policies_of_fewer_actions(temperature):
     for k, m, p in itertools.product((2, 3, 4), (1, 2), ones):
         weight, first, second = pairs((p,) * k, m)
         pair, count = Pair(operator, first, second), np.array([float(m)])
-        bound = float(plug_in_correction(rule, count, 1.0, p * (1.0 - p))[0])
-        whole = float(correction(rule, count, 1.0, p * (1.0 - p)).own[0])
+        bound = float(
+            randomized.plug_in_correction(rule, count, 1.0, p * (1.0 - p))[0]
+        )
+        whole = float(randomized.correction(rule, count, 1.0, p * (1.0 - p)).own[0])
         inner = pair.loss - (pair.delta * (pair.average - p)).sum(axis=1)
         for x, limit in ((pair.loss, bound), (pair.bracket, bound), (inner, whole)):
             truth = math.sqrt(float(weight @ x**2))

@@ -7,19 +7,15 @@ principle, the certificate names the assumption. Seeds are fixed. With delta =
 1e-4 a run, the runs below would meet an honest exclusion with probability below
 0.05 if every bound were exact; the bounds are conservative.
 
-The long tier: ``python tests/statistical/test_lying_worlds.py --runs 20 --out FILE``.
+The long tier, a page: ``benchmarks/coverage/lying_worlds.py``.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from lying_worlds import WORLDS, Truth, attempt, entropy, solve
-from lying_worlds.report import Row, rows_of, table
 
 SEEDS = (0, 1)
 KINDS = {"mutation", "memory", "clock", "randomness", "late surprise", "honest"}
@@ -73,31 +69,3 @@ def test_the_truth_is_true():
     assert turns.value == pytest.approx(4.0 / 3.0, abs=1e-14)
     short = solve(lambda s, a: [(1.0, 1.0, s)], 0, discount=1.0, smooth=max, horizon=3)
     assert short.value == 3.0
-
-
-def report(row: Row):
-    """One line on the terminal."""
-    mark = "WRONG" if row.wrong else "ok"
-    name = f"{row.world.kind}: {row.world.name}: {row.ask.label}"
-    line = f"{mark:5} {row.seconds:6.2f} s  {name}: {dict(row.counts)}: {row.caught}"
-    print(line, file=sys.stderr, flush=True)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Run the gallery, print its table.")
-    parser.add_argument("--runs", type=int, default=20, help="seeds for each ask")
-    parser.add_argument("--only", default="", help="a part of the kind or name")
-    parser.add_argument("--out", type=Path, help="the page (default: the terminal)")
-    given = parser.parse_args()
-    worlds = [world for world in WORLDS if given.only in f"{world.kind}: {world.name}"]
-    rows = rows_of(worlds, given.runs, report)
-    page = table(rows, given.runs)
-    if given.out is None:
-        print(page)
-    else:
-        given.out.write_text(page)
-    return int(any(row.wrong for row in rows))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -26,15 +26,9 @@ from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
 from smoothcruiser.schedule.verify.sharp import row_moments
+from smoothcruiser.theory import noise as noise_bounds
 from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import backup, constant, plug_in
-from smoothcruiser.theory.noise import (
-    OperatorRule,
-    blind_loss,
-    bregman_noise,
-    plug_in_noise,
-    plug_in_variance,
-)
 
 # --- the lemmas, exactly ------------------------------------------------------
 
@@ -78,7 +72,7 @@ def test_noise_bounds_hold_exactly(operator, n):
     """
     for k in (2, 3):
         op = KL(operator.strength) if k == 2 and isinstance(operator, KL) else operator
-        rule = OperatorRule.of(op, k)
+        rule = noise_bounds.OperatorRule.of(op, k)
         for law, gap in variants(k):
             weight, noise = outcomes(law, n)
             variance = max(p * (1 - p) for p in law)
@@ -86,15 +80,17 @@ def test_noise_bounds_hold_exactly(operator, n):
             values = np.array([op.value(list(mean + h)) for h in noise])
             centre = op.value(list(mean))
             phi = float(weight @ values) - centre
-            assert phi <= plug_in_noise(rule, n, 1.0, variance) + 1e-12
+            assert phi <= noise_bounds.plug_in_noise(rule, n, 1.0, variance) + 1e-12
             spread = float(weight @ (values - weight @ values) ** 2)
-            assert spread <= plug_in_variance(rule, n, 1.0, variance) + 1e-12
+            assert (
+                spread <= noise_bounds.plug_in_variance(rule, n, 1.0, variance) + 1e-12
+            )
             for tilt in (0.0, 0.5):
                 truth = mean - tilt * (np.arange(k) % 2)
                 loss = weight @ np.array(
                     [remainder(op, truth, mean + h) for h in noise]
                 )
-                bound = bregman_noise(rule, n, 1.0, variance, tilt)
+                bound = noise_bounds.bregman_noise(rule, n, 1.0, variance, tilt)
                 assert float(loss) <= bound + 1e-12
 
 
@@ -107,7 +103,9 @@ def test_entropy_noise_is_nearly_attained(temperature, k, n, share):
     weight, noise = outcomes([0.5] * k, n)
     phi = float(weight @ np.array([op.value(list(h)) for h in noise]))
     phi -= op.value([0.0] * k)
-    bound = float(plug_in_noise(OperatorRule.of(op, k), n, 1.0, 0.25))
+    bound = float(
+        noise_bounds.plug_in_noise(noise_bounds.OperatorRule.of(op, k), n, 1.0, 0.25)
+    )
     assert share * bound <= phi <= bound
 
 
@@ -126,8 +124,8 @@ def test_bias_and_noise_do_not_mix():
     tilt = math.sqrt(2 * 0.25 / n)
     losses = np.array([remainder(Entropy(t), [tilt, 0.0], h) for h in noise])
     loss = float(weight @ losses)
-    rule = OperatorRule.of(Entropy(t), 2)
-    bound = float(bregman_noise(rule, n, 1.0, 0.25, tilt))
+    rule = noise_bounds.OperatorRule.of(Entropy(t), 2)
+    bound = float(noise_bounds.bregman_noise(rule, n, 1.0, 0.25, tilt))
     assert 0.9 * bound <= loss <= bound
     assert bound < 0.55 * (tilt + tilt) ** 2 / (8 * t)
 
@@ -143,7 +141,7 @@ def test_blind_loss_is_the_maximum(operator):
     """
     inside = 1.3 * np.random.default_rng(5).random((1000, 3))
     vertices = 1.3 * np.array(list(itertools.product((0, 1), repeat=3)))
-    bound, base = blind_loss(operator, 3, 3, 1.3), np.zeros(3)
+    bound, base = noise_bounds.blind_loss(operator, 3, 3, 1.3), np.zeros(3)
     loss, most = (
         max(remainder(operator, q, base) for q in x) for x in (inside, vertices)
     )

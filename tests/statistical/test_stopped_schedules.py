@@ -85,29 +85,3 @@ def test_a_run_that_is_stopped_where_it_looks_most_wrong(p):
     assert stopped <= failures
     # binomial(60, 0.4) exceeds 38 with a chance of 1 in 10^4
     assert failures <= 38
-
-
-def test_stopped_runs_of_a_deeper_schedule_hold_the_truth():
-    """Law: stopped after 1, 2, ... reports, on a world with a known value, none of the
-    prefixes excludes it (delta is 0.01, the runs share their samples).
-    """
-    problem = sc.make(
-        "garnet:states=7,actions=2,seed=3", discount=0.3, temperature=1.0
-    )
-    truth = sc.solve(problem).values[problem.initial_state]
-    schedule = sc.explain(problem, epsilon="10%", delta=0.01)
-    widths = []
-    for reports in (1, 2, 5, 10, 20, 40):
-        left = iter(range(reports))
-
-        def enough(_: Progress, left=left) -> bool:
-            return next(left, None) is not None
-
-        found = sc.run(
-            problem, schedule, shards=30, executor="python", progress=enough
-        )
-        low, high = found.interval
-        assert low <= truth <= high
-        assert high - low <= 2.0 * found.epsilon * (1.0 + 1e-12)
-        widths.append(high - low)
-    assert widths[-1] < 0.7 * widths[0]

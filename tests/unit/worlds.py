@@ -1,4 +1,4 @@
-"""A small world that several test files share: a walk on five places."""
+"""What several test files share: a walk on five places, and tables that nobody verified."""
 
 import smoothcruiser as sc
 
@@ -18,3 +18,16 @@ def walk(state, action, rng):
 def mdp(step=walk, **changes):
     """The walk, or another step, with what is usual unless ``changes`` say more."""
     return sc.MDP(step, **(COMMON | changes))
+
+
+def unverified_schedule(facts, levels, clip):
+    """A schedule without its verifier, which would refuse a table that promises nothing:
+    for showing what such tables do.
+    """
+    schedule = object.__new__(sc.Schedule)
+    root = sc.Root("value", 1, len(levels) - 1, "paper")
+    promise = {"epsilon": 1.0, "delta": 1.0, "delta_prime": 0.1, "method": "paper"}
+    fields = {"facts": facts, "levels": tuple(levels), "root": root, "clip": clip}
+    for name, value in (promise | fields).items():
+        object.__setattr__(schedule, name, value)
+    return schedule

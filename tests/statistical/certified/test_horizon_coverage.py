@@ -6,13 +6,7 @@ runs from ``benchmarks/coverage/horizon_coverage.py``. Fixed seeds, so the outco
 
 import numpy as np
 import pytest
-from benchmarks.coverage.horizon_coverage import (
-    FAILED,
-    QUARTER,
-    carry_out,
-    holds,
-    plans,
-)
+from benchmarks.coverage import horizon_coverage as benchmark
 from benchmarks.exact.verification_worlds import random_horizon, random_undiscounted
 from scipy.stats import binom
 
@@ -51,14 +45,14 @@ def test_exact_values_with_a_horizon_agree_with_the_solver():
 def failures(scale, coins):
     """(failing runs, all runs, the largest delta)."""
     found = [
-        carry_out(plan, scale)
+        benchmark.carry_out(plan, scale)
         for number in RUNS
-        for plan in plans(number)
+        for plan in benchmark.plans(number)
         if coins <= ("coins" in plan.family)
     ]
-    assert {run.kind for run in found} <= {"held", *FAILED}
+    assert {run.kind for run in found} <= {"held", *benchmark.FAILED}
     assert sum(run.rows for run in found) >= len(found)
-    missed = sum(run.kind in FAILED for run in found)
+    missed = sum(run.kind in benchmark.FAILED for run in found)
     return missed, len(found), max(run.delta for run in found)
 
 
@@ -70,18 +64,21 @@ def test_every_row_with_a_horizon_holds():
 
 @pytest.mark.compiles
 def test_quarter_radii_are_found_out():
-    missed, runs, delta = failures(QUARTER, coins=True)
+    missed, runs, delta = failures(benchmark.QUARTER, coins=True)
     assert binom.sf(missed - 1, runs, delta) < FALSE_ALARM
 
 
 @pytest.mark.compiles
 def test_every_row_at_discount_1_holds():
-    found = [carry_out(next(plans(number))) for number in range(1, 80, 2)]
+    found = [
+        benchmark.carry_out(next(benchmark.plans(number)))
+        for number in range(1, 80, 2)
+    ]
     searched = [run for run in found if run.kind != "unavailable"]
     if not searched:
         pytest.skip("this version does not search at discount 1 without a horizon")
-    assert {run.kind for run in searched} <= {"held", *FAILED}
-    missed = sum(run.kind in FAILED for run in searched)
+    assert {run.kind for run in searched} <= {"held", *benchmark.FAILED}
+    missed = sum(run.kind in benchmark.FAILED for run in searched)
     assert binom.sf(missed - 1, len(searched), 0.2) >= FALSE_ALARM
 
 
@@ -92,11 +89,11 @@ def test_a_bound_that_misses_by_little_is_seen():
     search = sc.Certified(world.problem(), delta=0.1, seed=0)
     search.query(budget=500)
     row = search.table()[0]
-    assert holds(row, world)
+    assert benchmark.holds(row, world)
     for table in (world.values, world.q_values):
         kept = table[row.remaining, row.state].copy()
         table[row.remaining, row.state] = row.interval[1] + 1e-9 * world.scale + 9.0
-        assert not holds(row, world)
+        assert not benchmark.holds(row, world)
         table[row.remaining, row.state] = kept
     world.values[row.remaining, row.state] = row.interval[1] + 1e-9 * world.scale
-    assert not holds(row, world)
+    assert not benchmark.holds(row, world)

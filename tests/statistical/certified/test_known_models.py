@@ -26,6 +26,12 @@ def never(state, action, rng):
     raise AssertionError("the step was called")
 
 
+def known(rows, kind=sc.MDP, **facts):
+    """The problem of these rows."""
+    facts = {"num_actions": ACTIONS, "operator": sc.Max(), "initial_state": 0} | facts
+    return kind(never, outcomes=lambda state, action: rows[state, action], **facts)
+
+
 def random_rows(rng):
     """Rows with tiny shares, near loops, ties, repeated next states and zeros."""
     rows = {}
@@ -123,16 +129,8 @@ def test_no_bound_of_any_state_misses_the_rational_value(seed):
         [bool(x) for x in rng.integers(2, size=SIZE)] if seed % 2 else [False] * 4
     )
     truth = rational_values(rows, discount, minimal)
-    problem = sc.Game(
-        never,
-        player=lambda state: 2 if minimal[state] else 1,
-        num_actions=ACTIONS,
-        discount=discount,
-        operator=sc.Max(),
-        initial_state=0,
-        outcomes=lambda state, action: rows[state, action],
-    )
-    memory = sc.Certified(problem)
+    players = {"player": lambda state: 2 if minimal[state] else 1}
+    memory = sc.Certified(known(rows, sc.Game, discount=discount, **players))
     for epsilon in EPSILONS:
         found = memory.query(epsilon=epsilon)
         assert found.num_calls == 0
@@ -173,17 +171,9 @@ def test_no_bound_misses_with_a_horizon_and_an_entropy(seed):
     rows, horizon = random_rows(rng), 1 + seed % 3
     discount = (1.0, 1.0 - 1e-10, 0.7)[seed // 3 % 3]
     temperature = float(rng.choice([0.05, 1.0]))
-    problem = sc.MDP(
-        never,
-        num_actions=ACTIONS,
-        discount=discount,
-        operator=sc.Entropy(temperature),
-        initial_state=0,
-        horizon=horizon,
-        terminal=lambda state: state == SIZE - 1,
-        outcomes=lambda state, action: rows[state, action],
-    )
-    memory = sc.Certified(problem)
+    facts = {"discount": discount, "horizon": horizon}
+    facts |= {"operator": sc.Entropy(temperature), "terminal": lambda s: s == SIZE - 1}
+    memory = sc.Certified(known(rows, **facts))
     for epsilon in EPSILONS:
         memory.query(epsilon=epsilon)
         check_all_bounds(
@@ -203,15 +193,7 @@ def test_an_allowance_of_the_wrong_sign_is_found_out():
 
     rows = random_rows(np.random.default_rng(2))
     truth = rational_values(rows, 0.9, [False] * SIZE)
-    problem = sc.MDP(
-        never,
-        num_actions=ACTIONS,
-        discount=0.9,
-        operator=sc.Max(),
-        initial_state=0,
-        outcomes=lambda state, action: rows[state, action],
-    )
-    memory = Narrowed(problem)
+    memory = Narrowed(known(rows, discount=0.9))
     with contextlib.suppress(sc.OracleError):  # bounds that cross are found at once
         memory.query(epsilon=1e-13)
     with pytest.raises(AssertionError):

@@ -71,23 +71,18 @@ def measured(objective, seeds, budgets, folder):
     return missed, asked, narrow
 
 
-OBJECTIVES = pytest.mark.parametrize("objective", ["reach=goal", "total=r"])
+SIZES = [
+    (range(8), (200, 3000), 5, 3),
+    pytest.param(range(100, 180), (200, 2000, 20_000), 50, 25, marks=pytest.mark.slow),
+]
 
 
-@OBJECTIVES
-def test_intervals_of_named_models_hold_the_exact_value(objective, tmp_path):
-    missed, asked, narrow = measured(objective, range(8), (200, 3000), tmp_path)
-    assert asked >= 5
-    assert narrow >= 3  # the intervals say something
-    assert binomial_tail(missed, asked, DELTA) > FALSE_ALARM
-
-
-@pytest.mark.slow
-@OBJECTIVES
-def test_many_intervals_of_named_models_hold_the_exact_value(objective, tmp_path):
-    budgets = (200, 2000, 20_000)
-    missed, asked, narrow = measured(objective, range(100, 180), budgets, tmp_path)
-    print(f"{objective}: {missed} of {asked} missed, {narrow} narrow")
-    assert asked >= 50
-    assert narrow >= 25
+@pytest.mark.parametrize("objective", ["reach=goal", "total=r"])
+@pytest.mark.parametrize("seeds, budgets, least_asked, least_narrow", SIZES)
+def test_intervals_of_named_models_hold_the_exact_value(
+    objective, seeds, budgets, least_asked, least_narrow, tmp_path
+):
+    missed, asked, narrow = measured(objective, seeds, budgets, tmp_path)
+    assert asked >= least_asked
+    assert narrow >= least_narrow  # the intervals say something
     assert binomial_tail(missed, asked, DELTA) > FALSE_ALARM

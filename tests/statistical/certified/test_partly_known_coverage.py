@@ -9,6 +9,7 @@ without one, would be seen in the costs.
 
 import numpy as np
 import pytest
+from benchmarks.exact.verification_worlds import induction, least
 from scipy.stats import binom
 
 import smoothcruiser as sc
@@ -69,34 +70,21 @@ class World:
             **KINDS[self.kind],
         )
 
-    def backup(self, values):
-        discount = KINDS[self.kind]["discount"]
-        q = np.array(
-            [
-                [
-                    sum(p * (r + discount * values[z]) for p, r, z in self.rows[s, a])
-                    for a in range(ACTIONS)
-                ]
-                for s in range(SIZE)
-            ]
-        )
-        found = np.where(self.minimal, q.min(axis=1), q.max(axis=1))
-        if self.kind == "total":
-            found[SIZE - 2 :] = 0.0
-        return found
-
     def values(self):
         """V with 0, 1, 2, ... steps left; the last one is the limit.
 
         At discount 1 it is the limit from 0: the value of reaching the goal.
         """
-        found = [np.zeros(SIZE)]
-        steps = HORIZON if self.kind == "horizon" else 3_000
-        for _ in range(steps):
-            found.append(self.backup(found[-1]))
-            if self.kind != "horizon" and np.array_equal(found[-1], found[-2]):
-                break
-        return found
+        P, R = np.zeros((2, SIZE, ACTIONS, SIZE))
+        for pair, row in self.rows.items():
+            for p, r, z in row:
+                P[pair][z], R[pair][z] = p, r
+        sides, legal = np.where(self.minimal, 2, 1), np.ones((SIZE, ACTIONS), bool)
+        if self.kind == "total":
+            return [least(P, R, legal, np.arange(SIZE) >= SIZE - 2, sides)]
+        facts = {"discount": KINDS[self.kind]["discount"], "temperature": 0.0}
+        facts["horizon"] = HORIZON if self.kind == "horizon" else 400
+        return induction(P, R, legal, np.zeros(SIZE, bool), sides, **facts)[0]
 
 
 def false_bounds(memory, world):

@@ -6,12 +6,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import binom
 
 import smoothcruiser as sc
-from smoothcruiser.certified.sweeps.pooled import (
-    RATE_LOGS,
-    RATES,
-    PooledRegion,
-    log_price,
-)
+from smoothcruiser.certified.sweeps import pooled
 from smoothcruiser.exact import solve
 
 RUNS, PAIRS, OUTCOMES, STEPS, FIRST = 8_000, 4, 6, 240, 3
@@ -26,7 +21,7 @@ def prices(samples, discoveries):
         + gammaln(rate + discoveries)
         + gammaln(1.0 + samples - discoveries)
         - gammaln(rate + 1.0 + samples)
-        for rate, weight in zip(RATES, RATE_LOGS, strict=True)
+        for rate, weight in zip(pooled.RATES, pooled.RATE_LOGS, strict=True)
     ]
     return -logsumexp(np.array(terms), axis=0)
 
@@ -65,7 +60,7 @@ def failures(scale):
 
 def test_the_price_is_that_of_one_memory():
     for samples, discoveries in ((0, 0), (10, 0), (1e5, 0), (1e5, 7), (40, 40)):
-        one = log_price(samples, discoveries)
+        one = pooled.log_price(samples, discoveries)
         assert one == pytest.approx(float(prices(samples, discoveries)), abs=1e-6)
 
 
@@ -111,7 +106,7 @@ def misses(runs, delta, scale):
         except sc.OracleError:  # bounds that exclude each other
             missed += 1
             continue
-        assert isinstance(memory.region, PooledRegion)
+        assert isinstance(memory.region, pooled.PooledRegion)
         helped += memory.region.num_helped > 0
         low, high = estimate.interval
         wrong = not low - slack <= exact.values[0] <= high + slack

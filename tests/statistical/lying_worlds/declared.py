@@ -6,45 +6,22 @@ import numpy as np
 
 import smoothcruiser as sc
 
-from .cores import (
-    LADDER,
-    TEMPERATURE,
-    TOP,
-    climb,
-    coin_outcomes,
-    ladder_outcomes,
-    mdp,
-    true_value,
-)
-from .law import (
-    ALL_WAYS,
-    CERTIFIED,
-    EVALUATE,
-    EVALUATED,
-    EXACT,
-    MAYBE,
-    REFUSED,
-    SCHEDULE,
-    TREE,
-    Ask,
-    named,
-    worlds_of,
-)
+from . import cores, law
 from .truth import entropy
 
 KIND = "false declaration"
-KNOWN = (CERTIFIED, EXACT)
+KNOWN = (law.CERTIFIED, law.EXACT)
 CALM = 0.3  # the discount under users' operators, whose analysis is coarser
 # one action: what a policy is worth is the value
 ONE = {"num_actions": 1, "initial_state": 0}
 
 
 def ladder_step(rung, action, rng):
-    return rung / TOP, climb(rung, action, rng)
+    return rung / cores.TOP, cores.climb(rung, action, rng)
 
 
 def ladder(**more):
-    return lambda: mdp(ladder_step, **{"initial_state": 0, **more})
+    return lambda: cores.mdp(ladder_step, **{"initial_state": 0, **more})
 
 
 def rich(state, action, rng):
@@ -55,8 +32,8 @@ def poor(state, action, rng):
     return 0.0, state
 
 
-RICH = true_value(lambda state, action: [(1.0, 1.0, state)], 0)
-POOR = true_value(lambda state, action: [(1.0, 0.0, state)], 0)
+RICH = cores.true_value(lambda state, action: [(1.0, 1.0, state)], 0)
+POOR = cores.true_value(lambda state, action: [(1.0, 0.0, state)], 0)
 
 
 def lucky_coin(state, action, rng):
@@ -75,10 +52,12 @@ def rare_coin(state, action, rng):
 
 
 def coin_below_outcomes(state, action):
-    return coin_outcomes(state, action) if state == 2 else [(1.0, 0.0, state + 1)]
+    return (
+        cores.coin_outcomes(state, action) if state == 2 else [(1.0, 0.0, state + 1)]
+    )
 
 
-COIN_BELOW = true_value(coin_below_outcomes, 0, actions=1)
+COIN_BELOW = cores.true_value(coin_below_outcomes, 0, actions=1)
 
 
 def one_legal(state, action):
@@ -87,18 +66,18 @@ def one_legal(state, action):
 
 def falsely_two():
     """One legal action everywhere, under an operator for which their number matters."""
-    operator = sc.Entropy(TEMPERATURE)
-    return mdp(rich, legal=one_legal, min_actions=2, operator=operator)
+    operator = sc.Entropy(cores.TEMPERATURE)
+    return cores.mdp(rich, legal=one_legal, min_actions=2, operator=operator)
 
 
 def steeper(state, action):
     """A model in which climbing is sure."""
-    return [(1.0, state / TOP, min(state + 1, TOP))]
+    return [(1.0, state / cores.TOP, min(state + 1, cores.TOP))]
 
 
 def short_sum(state, action):
     """Probabilities that sum to 0.9."""
-    return [(0.9 * p, r, z) for p, r, z in ladder_outcomes(state, action)]
+    return [(0.9 * p, r, z) for p, r, z in cores.ladder_outcomes(state, action)]
 
 
 def paying_on(state, action, rng):
@@ -125,12 +104,12 @@ def custom(value, gradient, smooth, *, sums_to_one=True):
         return (1.0 if action == 1 else float(rng.random() < 0.5)), state
 
     operator = sc.CustomOperator(value, gradient, smooth, sums_to_one=sums_to_one)
-    return lambda: mdp(step, operator=operator, discount=CALM)
+    return lambda: cores.mdp(step, operator=operator, discount=CALM)
 
 
 def under(smooth):
     """The truth of that world."""
-    return true_value(
+    return cores.true_value(
         lambda s, a: [(1.0, 1.0 if a == 1 else 0.5, s)],
         0,
         discount=CALM,
@@ -179,7 +158,7 @@ def hard_gradient(q):
 # --- the table ----------------------------------------------------------------
 
 
-_world = worlds_of(KIND)
+_world = law.worlds_of(KIND)
 
 
 def world(about, build, truth, says, **more):
@@ -188,29 +167,29 @@ def world(about, build, truth, says, **more):
 
 def operator(about, build, truth):
     found = r"operator|gradient|monotone|smooth"
-    asks = (Ask(epsilon=0.3), CERTIFIED)
+    asks = (law.Ask(epsilon=0.3), law.CERTIFIED)
     says = found + "|exclude|bounds"
-    return world(about, build, truth, says, asks=asks, **named("operator", found))
+    return world(about, build, truth, says, asks=asks, **law.named("operator", found))
 
 
 def bounded(about, step, bounds, truth):
     says = r"value_bounds|exclude|empty|as given"
-    build = lambda: mdp(step, value_bounds=bounds)  # noqa: E731
-    return world(about, build, truth, says, **named("value of every state"))
+    build = lambda: cores.mdp(step, value_bounds=bounds)  # noqa: E731
+    return world(about, build, truth, says, **law.named("value of every state"))
 
 
 def model(about, outcomes, **more):
-    usual = {"asks": KNOWN, **named("outcomes|model", "outcomes"), **more}
-    return world(about, ladder(outcomes=outcomes), LADDER, "outcomes", **usual)
+    usual = {"asks": KNOWN, **law.named("outcomes|model", "outcomes"), **more}
+    return world(about, ladder(outcomes=outcomes), cores.LADDER, "outcomes", **usual)
 
 
 WORLDS = (
     world(
         "reward_range: rewards leave their range",
-        lambda: mdp(rich, reward_range=(0.0, 0.9)),
+        lambda: cores.mdp(rich, reward_range=(0.0, 0.9)),
         RICH,
         "reward_range",
-        **named("every reward", "reward_range"),
+        **law.named("every reward", "reward_range"),
     ),
     bounded(
         "value_bounds, too low: given bounds end below the value",
@@ -227,61 +206,67 @@ WORLDS = (
     world(
         "min_actions: min_actions=2, and one legal action everywhere",
         falsely_two,
-        true_value(
+        cores.true_value(
             lambda s, a: [(1.0, 1.0, s)],
             0,
             legal=one_legal,
-            smooth=entropy(TEMPERATURE),
+            smooth=entropy(cores.TEMPERATURE),
         ),
         "min_actions|legal action",
     ),
     world(
         "nothing legal: legal takes away all actions",
         ladder(legal=lambda s, a: False),
-        LADDER,
+        cores.LADDER,
         "no legal action",
-        ends=(REFUSED,),
+        ends=(law.REFUSED,),
     ),
     world(
         "deterministic: deterministic=True of a uniform reward",
-        lambda: mdp(lucky_coin, deterministic=True, **ONE),
-        true_value(lambda s, a: [(1.0, 0.5, s)], 0, actions=1),
+        lambda: cores.mdp(lucky_coin, deterministic=True, **ONE),
+        cores.true_value(lambda s, a: [(1.0, 0.5, s)], 0, actions=1),
         "deterministic",
-        asks=(SCHEDULE, CERTIFIED, EVALUATE, TREE),
+        asks=(law.SCHEDULE, law.CERTIFIED, law.EVALUATE, law.TREE),
     ),
     world(
         "deterministic, later: deterministic=True, and a coin two steps away",
-        lambda: mdp(coin_below, deterministic=True, **ONE),
+        lambda: cores.mdp(coin_below, deterministic=True, **ONE),
         COIN_BELOW,
         "deterministic",
-        asks=(SCHEDULE, CERTIFIED, EVALUATE),
-        **named("deterministic", "deterministic"),
+        asks=(law.SCHEDULE, law.CERTIFIED, law.EVALUATE),
+        **law.named("deterministic", "deterministic"),
     ),
     world(
         "deterministic, 1 call in 10: deterministic=True, and one call of ten pays nothing",
-        lambda: mdp(rare_coin, deterministic=True, **ONE),
-        true_value(lambda s, a: [(1.0, 0.9, s)], 0, actions=1),
+        lambda: cores.mdp(rare_coin, deterministic=True, **ONE),
+        cores.true_value(lambda s, a: [(1.0, 0.9, s)], 0, actions=1),
         "deterministic",
-        asks=(SCHEDULE, Ask("certified", epsilon=0.02, budget=5_000), EVALUATE),
-        **named("deterministic", "deterministic"),
+        asks=(
+            law.SCHEDULE,
+            law.Ask("certified", epsilon=0.02, budget=5_000),
+            law.EVALUATE,
+        ),
+        **law.named("deterministic", "deterministic"),
     ),
     model("outcomes, other chances: outcomes= climbs for sure", steeper),
     model(
-        "outcomes, a sum of 0.9: probabilities do not sum to 1", short_sum, ends=MAYBE
+        "outcomes, a sum of 0.9: probabilities do not sum to 1",
+        short_sum,
+        ends=law.MAYBE,
     ),
     world(
         "an end that pays on: a step from a terminal state pays for ever",
-        lambda: mdp(paying_on, terminal=lambda state: state == 1),
-        true_value(lambda s, a: [(1.0, 0.5, None)], 0),
+        lambda: cores.mdp(paying_on, terminal=lambda state: state == 1),
+        cores.true_value(lambda s, a: [(1.0, 0.5, None)], 0),
         "terminal|end",
-        asks=ALL_WAYS,
+        asks=law.ALL_WAYS,
     ),
     world(
         "an end that comes back: a state that the step ended leads back and pays",
-        lambda: mdp(comes_back, terminal=True),
-        true_value(lambda s, a: [(1.0, 0.5, None)], 0),
+        lambda: cores.mdp(comes_back, terminal=True),
+        cores.true_value(lambda s, a: [(1.0, 0.5, None)], 0),
         "terminal|end",
-        asks=EVALUATED,
+        asks=law.EVALUATED,
     ),
     operator(
         "operator, not monotone: F falls in the first action",

@@ -12,40 +12,11 @@ import numpy as np
 
 import smoothcruiser as sc
 
-from .cores import (
-    COIN,
-    DISCOUNT,
-    LADDER,
-    SMOOTH,
-    TEMPERATURE,
-    TOP,
-    climb,
-    coin_outcomes,
-    ladder_outcomes,
-    mdp,
-    true_value,
-)
-from .law import (
-    ALL_WAYS,
-    AUTO,
-    BOTH,
-    CERTIFIED,
-    COVERED,
-    EVALUATE,
-    EVALUATED,
-    EXACT,
-    GROWN,
-    REFUSED,
-    SCHEDULE,
-    TREE,
-    VALUE,
-    Ask,
-    worlds_of,
-)
+from . import cores, law
 from .mutation import Climber
 from .truth import Truth, mellowmax, solve
 
-REACHED = Ask("certified", epsilon=0.5, budget=400_000, reaches=True)
+REACHED = law.Ask("certified", epsilon=0.5, budget=400_000, reaches=True)
 BILLION, TRILLIONS = 1e9, 1e13
 
 
@@ -54,9 +25,9 @@ def honest(fresh, read, **more):
 
     def step(state, action, rng):
         rung = read(state)
-        return rung / TOP, fresh(climb(rung, action, rng))
+        return rung / cores.TOP, fresh(cores.climb(rung, action, rng))
 
-    return lambda: mdp(step, initial_state=fresh(0), **more)
+    return lambda: cores.mdp(step, initial_state=fresh(0), **more)
 
 
 @dataclass(frozen=True)
@@ -89,22 +60,22 @@ def offset_coin(offset, **more):
     """A coin that pays ``offset`` or one more."""
     step = lambda state, action, rng: (offset + float(rng.random() < 0.5), state)  # noqa: E731
     bounds = (offset, offset + 1.0)
-    return lambda: mdp(step, reward_range=bounds, **more)
+    return lambda: cores.mdp(step, reward_range=bounds, **more)
 
 
 def offset_truth(offset):
     """(offset + 1/2) / (1 - discount), exactly."""
-    each = (offset + 0.5) / (1.0 - DISCOUNT)
+    each = (offset + 0.5) / (1.0 - cores.DISCOUNT)
     return Truth(each, (each, each))
 
 
 def soft(q):
     """A user's own log-mean-exp."""
-    return mellowmax(TEMPERATURE)([float(x) for x in q])
+    return mellowmax(cores.TEMPERATURE)([float(x) for x in q])
 
 
 def softmax(q):
-    shares = np.exp((q - np.max(q)) / TEMPERATURE)
+    shares = np.exp((q - np.max(q)) / cores.TEMPERATURE)
     return shares / np.sum(shares)
 
 
@@ -115,7 +86,7 @@ def ending(state, action, rng):
 
 def bounds_and_ends():
     facts = {"reward_range": (0.5, 1.0), "value_bounds": BOUNDS}
-    return mdp(ending, terminal=over, **facts)
+    return cores.mdp(ending, terminal=over, **facts)
 
 
 def half_ending(state, action, rng):
@@ -131,12 +102,12 @@ def over(state):
     return state == 1
 
 
-world = worlds_of("honest", ends=(COVERED,))
+world = law.worlds_of("honest", ends=(law.COVERED,))
 
 
-def form(name, fresh, read, asks=BOTH, **more):
+def form(name, fresh, read, asks=law.BOTH, **more):
     build = honest(fresh, read, **more)
-    return world(f"{name}: an honest ladder", build, LADDER, asks=asks)
+    return world(f"{name}: an honest ladder", build, cores.LADDER, asks=asks)
 
 
 def rung(state):
@@ -147,13 +118,13 @@ def first(state):
     return int(state[0])
 
 
-CUSTOM = sc.CustomOperator(soft, softmax, 0.5 / TEMPERATURE, sums_to_one=True)
+CUSTOM = sc.CustomOperator(soft, softmax, 0.5 / cores.TEMPERATURE, sums_to_one=True)
 BOUNDS = (0.9, 1.0)  # of every state with a step left
 WORLDS = (
-    form("tuple", lambda n: (n,), first, asks=ALL_WAYS),
+    form("tuple", lambda n: (n,), first, asks=law.ALL_WAYS),
     form("list with key", lambda n: [n], first, key=first),
-    form("list without key", lambda n: [n], first, asks=(SCHEDULE, EVALUATE)),
-    form("array of numbers", lambda n: np.array([float(n)]), first, asks=GROWN),
+    form("list without key", lambda n: [n], first, asks=(law.SCHEDULE, law.EVALUATE)),
+    form("array of numbers", lambda n: np.array([float(n)]), first, asks=law.GROWN),
     form("frozen dataclass", Position, rung),
     form("object with key", Climber, rung, key=rung),
     form("NaN beside the state", lambda n: (n, math.nan), first, key=first),
@@ -161,39 +132,44 @@ WORLDS = (
         "outcomes that are true",
         lambda n: n,
         int,
-        outcomes=ladder_outcomes,
-        asks=(SCHEDULE, CERTIFIED, EXACT),
+        outcomes=cores.ladder_outcomes,
+        asks=(law.SCHEDULE, law.CERTIFIED, law.EXACT),
     ),
     world(
         "deterministic, truly: every step is sure",
-        lambda: mdp(extreme, reward_range=(-1, 1), deterministic=True),
-        true_value(lambda s, a: [(1.0, 1.0 if a else -1.0, s)], 0),
-        asks=ALL_WAYS,
+        lambda: cores.mdp(extreme, reward_range=(-1, 1), deterministic=True),
+        cores.true_value(lambda s, a: [(1.0, 1.0 if a else -1.0, s)], 0),
+        asks=law.ALL_WAYS,
     ),
     world(
         "rewards at both ends: exactly low and high",
-        lambda: mdp(extreme, reward_range=(-1, 1)),
-        true_value(lambda s, a: [(1.0, 1.0 if a else -1.0, s)], 0),
+        lambda: cores.mdp(extreme, reward_range=(-1, 1)),
+        cores.true_value(lambda s, a: [(1.0, 1.0 if a else -1.0, s)], 0),
     ),
-    world("a coin at the ends: 0 or 1", lambda: mdp(coin_step), COIN, asks=EVALUATED),
+    world(
+        "a coin at the ends: 0 or 1",
+        lambda: cores.mdp(coin_step),
+        cores.COIN,
+        asks=law.EVALUATED,
+    ),
     world(
         "Bernoulli, discount 0.9: 0/1 rewards; certified search has to reach epsilon",
-        lambda: mdp(bernoulli, discount=0.9),
-        solve(bernoulli_outcomes, 0, discount=0.9, smooth=SMOOTH),
+        lambda: cores.mdp(bernoulli, discount=0.9),
+        solve(bernoulli_outcomes, 0, discount=0.9, smooth=cores.SMOOTH),
         asks=(REACHED,),
     ),
     world(
         "a billion and a coin: rewards in [1e9, 1e9 + 1]",
         offset_coin(BILLION),
         offset_truth(BILLION),
-        asks=EVALUATED,
+        asks=law.EVALUATED,
     ),
     world(
         "trillions and a coin: rewards in [1e13, 1e13 + 1]",
         offset_coin(TRILLIONS, num_actions=1, discount=0.0),
         Truth(TRILLIONS + 0.5, (TRILLIONS + 0.5,)),
-        asks=(Ask(epsilon=0.015), CERTIFIED, EVALUATE),
-        ends=(COVERED, REFUSED),
+        asks=(law.Ask(epsilon=0.015), law.CERTIFIED, law.EVALUATE),
+        ends=(law.COVERED, law.REFUSED),
         says="too fine for rewards",  # neighbouring doubles are 0.002 apart there
     ),
     form(
@@ -201,23 +177,23 @@ WORLDS = (
         lambda n: n,
         int,
         operator=CUSTOM,
-        asks=(*BOTH, AUTO),
+        asks=(*law.BOTH, law.AUTO),
     ),
     world(
         "bounds and ends: value_bounds= of states with a step left, and an end that is worth 0",
         bounds_and_ends,
         Truth(0.9, (0.9, 0.9)),
-        asks=(*BOTH, VALUE, TREE),
+        asks=(*law.BOTH, law.VALUE, law.TREE),
     ),
     world(
         "ends half of the time: a coin decides the end",
-        lambda: mdp(half_ending, terminal=over),
-        true_value(half_ending_outcomes, 0),
-        asks=EVALUATED,
+        lambda: cores.mdp(half_ending, terminal=over),
+        cores.true_value(half_ending_outcomes, 0),
+        asks=law.EVALUATED,
     ),
     world(
         "a horizon of 3: time is part of the state",
-        lambda: mdp(coin_step, horizon=3, discount=0.9),
-        solve(coin_outcomes, 0, discount=0.9, smooth=SMOOTH, horizon=3),
+        lambda: cores.mdp(coin_step, horizon=3, discount=0.9),
+        solve(cores.coin_outcomes, 0, discount=0.9, smooth=cores.SMOOTH, horizon=3),
     ),
 )

@@ -9,15 +9,7 @@ from gymnasium.utils import EzPickle
 
 import smoothcruiser as sc
 
-from .cores import (
-    DISCOUNT,
-    LADDER,
-    TEMPERATURE,
-    TOP,
-    chance,
-    ladder_outcomes,
-    true_value,
-)
+from . import cores
 from .law import COVERED, Ask, worlds_of
 
 SAYS = r"cop(y|ied|ies)|snapshot|differ|random|forget|fresh"
@@ -28,7 +20,7 @@ class Ladder(gymnasium.Env):  # type: ignore[misc,type-arg]
     """The ladder as an environment; its rung is private."""
 
     action_space = gymnasium.spaces.Discrete(2)
-    observation_space = gymnasium.spaces.Discrete(TOP + 1)
+    observation_space = gymnasium.spaces.Discrete(cores.TOP + 1)
 
     def __init__(self):
         self._rung = 0
@@ -42,9 +34,9 @@ class Ladder(gymnasium.Env):  # type: ignore[misc,type-arg]
         return self._rung, {}
 
     def step(self, action):
-        paid = self._rung / TOP
-        if self.uniform() < chance(int(action)):
-            self._rung = min(self._rung + 1, TOP)
+        paid = self._rung / cores.TOP
+        if self.uniform() < cores.chance(int(action)):
+            self._rung = min(self._rung + 1, cores.TOP)
         return self._rung, paid, False, False, {}
 
 
@@ -52,8 +44,8 @@ class Sprinter(Ladder):
     """Climbs four rungs with every step, for sure."""
 
     def step(self, action):
-        paid = self._rung / TOP
-        self._rung = min(self._rung + 4, TOP)
+        paid = self._rung / cores.TOP
+        self._rung = min(self._rung + 4, cores.TOP)
         return self._rung, paid, False, False, {}
 
 
@@ -72,7 +64,7 @@ class Inverted(Ladder):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self._rung = TOP
+        self._rung = cores.TOP
         return self._rung, {}
 
     def __deepcopy__(self, memo):
@@ -90,7 +82,10 @@ def planned(env):
     from smoothcruiser.adapters.gymnasium import problem
 
     return problem(
-        env, discount=DISCOUNT, operator=sc.KL(TEMPERATURE), reward_range=(0.0, 1.0)
+        env,
+        discount=cores.DISCOUNT,
+        operator=sc.KL(cores.TEMPERATURE),
+        reward_range=(0.0, 1.0),
     )
 
 
@@ -103,7 +98,7 @@ def climbed(env, rung):
 
 
 def sprint(rung, action):
-    return [(1.0, rung / TOP, min(rung + 4, TOP))]
+    return [(1.0, rung / cores.TOP, min(rung + 4, cores.TOP))]
 
 
 def outsider():
@@ -117,24 +112,26 @@ WORLDS = (
     world(
         "copies that forget: EzPickle builds a new environment",
         lambda: planned(Forgetful()),
-        true_value(sprint, 0),
+        cores.true_value(sprint, 0),
     ),
     world(
         "copies elsewhere: __deepcopy__ builds a new environment",
         lambda: planned(Inverted()),
-        true_value(ladder_outcomes, TOP),
+        cores.true_value(cores.ladder_outcomes, cores.TOP),
     ),
     world(
         "a live environment: is at rung 4 when it is given",
         lambda: planned(climbed(Ladder(), 4)),
-        true_value(ladder_outcomes, 4),
+        cores.true_value(cores.ladder_outcomes, 4),
     ),
     world(
         "an environment that draws elsewhere: random.random in its step",
         outsider,
-        LADDER,
+        cores.LADDER,
     ),
     honest(
-        "an honest environment: copies are copies", lambda: planned(Ladder()), LADDER
+        "an honest environment: copies are copies",
+        lambda: planned(Ladder()),
+        cores.LADDER,
     ),
 )

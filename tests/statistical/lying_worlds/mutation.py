@@ -9,19 +9,8 @@ import numpy as np
 
 import smoothcruiser as sc
 
+from . import law
 from .cores import LADDER, TOP, climb, ladder_outcomes, mdp, true_value
-from .law import (
-    ALL_WAYS,
-    BOTH,
-    CERTIFIED,
-    EVALUATED,
-    GROWN,
-    MAYBE,
-    PROCESSES,
-    REFUSED,
-    Ask,
-    worlds_of,
-)
 from .truth import mellowmax
 
 KIND = "mutation"
@@ -29,7 +18,7 @@ KIND = "mutation"
 # there count.
 DEEP: dict[str, Any] = {"discount": 0.4, "operator": sc.KL(1.0)}
 DEEP_LADDER = true_value(ladder_outcomes, 0, discount=0.4, smooth=mellowmax(1.0))
-DEEPER = (Ask(epsilon=0.15), CERTIFIED)
+DEEPER = (law.Ask(epsilon=0.15), law.CERTIFIED)
 SAYS = r"chang|wr(i|o)te|touch|same object|share"
 
 
@@ -192,14 +181,14 @@ def batched_write():
 
 
 LADDERS = {"truth": DEEP_LADDER, "asks": DEEPER}
-SPRINTING = {"truth": SPRINT, "asks": DEEPER, "ends": MAYBE}
-world = worlds_of(KIND, LADDER, says=SAYS, ends=(REFUSED,))
+SPRINTING = {"truth": SPRINT, "asks": DEEPER, "ends": law.MAYBE}
+world = law.worlds_of(KIND, LADDER, says=SAYS, ends=(law.REFUSED,))
 WORLDS = (
-    world("list: step writes into its list", as_list(always), asks=ALL_WAYS),
+    world("list: step writes into its list", as_list(always), asks=law.ALL_WAYS),
     world(
         "list, action 1: writes under action 1 only",
         writes_under_action_1,
-        asks=(*BOTH, PROCESSES),
+        asks=(*law.BOTH, law.PROCESSES),
     ),
     world(
         "list, later states: writes at rung 1 and above only",
@@ -209,18 +198,18 @@ WORLDS = (
     world(
         "list, 1 call in 50: writes in one call of fifty",
         as_list(sometimes),
-        asks=EVALUATED,
-        ends=MAYBE,
+        asks=law.EVALUATED,
+        ends=law.MAYBE,
     ),
     world(
         "returns its state: writes, and returns the object it was given",
         returns_its_state,
-        asks=(*BOTH, PROCESSES),
+        asks=(*law.BOTH, law.PROCESSES),
     ),
     world(
         "array: writes into its NumPy array",
         writing(lambda rung: np.array([rung]), first, set_first, under_action_1),
-        asks=GROWN,
+        asks=law.GROWN,
     ),
     world(
         "fields: writes a field of an object",
@@ -252,11 +241,11 @@ WORLDS = (
         "njit array, later: compiled step writes under action 1 at later states",
         lambda: mdp(compiled_write_later, initial_state=np.zeros(1), **DEEP),
         **LADDERS,
-        ends=MAYBE,
+        ends=law.MAYBE,
     ),
     world(
         "batched rows: step over arrays writes into its batch",
         batched_write,
-        ends=MAYBE,
+        ends=law.MAYBE,
     ),
 )

@@ -8,16 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from smoothcruiser.evaluation.path_fitting import (
-    MeanBound,
-    forecast_width,
-    pole_distance,
-)
+from smoothcruiser.evaluation import path_fitting
 
 
 def test_two_samples_by_hand():
     """alpha = 1/4, pole -1: (v + 1)^2 >= 2 * 1.5/4 wherever (1 - (-1))(0.5 - (-1)) = 3."""
-    bound = MeanBound(0.25, -0.5, 10.0)
+    bound = path_fitting.MeanBound(0.25, -0.5, 10.0)
     bound.begin_era(-1.0)
     bound.take(np.array([1.0, 0.5]))
     assert bound.raise_low() == pytest.approx(math.sqrt(3.0 / 4.0) - 1.0, abs=1e-9)
@@ -25,7 +21,7 @@ def test_two_samples_by_hand():
 
 def test_eras_multiply():
     """A second pole: (v + 1)(v + 2) = 2 * 3/alpha^-1 with samples 1 and 1."""
-    bound = MeanBound(0.5, -0.9, 10.0)
+    bound = path_fitting.MeanBound(0.5, -0.9, 10.0)
     for pole in (-1.0, -2.0):
         bound.begin_era(pole)
         bound.take(np.array([1.0]))
@@ -44,11 +40,11 @@ def test_it_holds_at_every_count_at_once():
         missed = 0
         for _ in range(400):
             samples = scale * (rng.random(400) < 0.1)
-            bound = MeanBound(0.1, 0.0, 2.0)
+            bound = path_fitting.MeanBound(0.1, 0.0, 2.0)
             for begin, end in ((0, 20), (20, 100), (100, 400)):
                 before = samples[:begin] if begin else np.array([0.5, 0.1])
                 sd, mean = float(before.std()), float(before.mean())
-                distance = pole_distance(mean, sd, 400.0, bound.level)
+                distance = path_fitting.pole_distance(mean, sd, 400.0, bound.level)
                 bound.begin_era(min(0.0, mean - distance) - 1e-9)
                 for first in range(begin, end, 100):
                     bound.take(samples[first : min(end, first + 100)])
@@ -61,18 +57,18 @@ def test_constant_samples_are_soon_believed():
     """The width falls like 1/n without variance, and as the forecast says."""
     widths = []
     for n in (100, 1000):
-        bound = MeanBound(0.05, 0.0, 1.0)
-        bound.begin_era(0.3 - pole_distance(0.3, 0.0, n, bound.level))
+        bound = path_fitting.MeanBound(0.05, 0.0, 1.0)
+        bound.begin_era(0.3 - path_fitting.pole_distance(0.3, 0.0, n, bound.level))
         bound.take(np.full(n, 0.3))
         widths.append(0.3 - bound.raise_low())
         assert widths[-1] == pytest.approx(
-            forecast_width(0.3, 0.0, n, bound.level), rel=0.05
+            path_fitting.forecast_width(0.3, 0.0, n, bound.level), rel=0.05
         )
     assert widths[1] < widths[0] / 9.0
 
 
 def test_a_sample_at_its_pole_ends_the_bets_and_no_bound():
-    bound = MeanBound(0.05, 0.0, 1.0)
+    bound = path_fitting.MeanBound(0.05, 0.0, 1.0)
     bound.begin_era(0.0)
     bound.take(np.array([0.9, 0.0, 0.9]))
     assert bound.raise_low() == 0.0

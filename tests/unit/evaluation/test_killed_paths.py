@@ -10,19 +10,10 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.evaluation import evaluate
+from smoothcruiser.evaluation import evaluate, path_rules
 from smoothcruiser.evaluation import path_sampling as sampling
 from smoothcruiser.evaluation.evaluate import rollout_setting
 from smoothcruiser.evaluation.path_fitting import Fit, Stakes
-from smoothcruiser.evaluation.path_rules import (
-    LONGEST,
-    LOWER,
-    STEPS,
-    UPPER,
-    Path,
-    PathRule,
-    X,
-)
 from smoothcruiser.evaluation.rollouts import PlainRollouts, RolloutTask
 
 GAMMA, QUIT = 0.6, 0.2
@@ -54,14 +45,19 @@ def expected(rule):
             goes_on = (1.0 - QUIT) ** (end - 1)
             for ended in (True, False) if end == length else (True,):
                 chance = lives * goes_on * (QUIT if ended else 1.0 - QUIT)
-                path = Path(rule, GAMMA, length)
+                path = path_rules.Path(rule, GAMMA, length)
                 for step in range(end):
                     path.take(reward(step), ended and step == end - 1)
                 assert not path.goes_on
                 row = path.sample()
-                for k, column in enumerate((X, LOWER, UPPER)):
+                for k, column in enumerate(
+                    (path_rules.X, path_rules.LOWER, path_rules.UPPER)
+                ):
                     means[k] += chance * row[column]
-                least, most = min(least, row[LOWER]), max(most, row[UPPER])
+                least, most = (
+                    min(least, row[path_rules.LOWER]),
+                    max(most, row[path_rules.UPPER]),
+                )
     return means, least, most
 
 
@@ -72,7 +68,7 @@ TRUTH = sum((GAMMA * (1.0 - QUIT)) ** t * reward(t) for t in range(200))
 @pytest.mark.parametrize("control", [0.0, -3.4, 2.5])
 def test_the_mean_is_the_value_and_cuts_move_it_to_their_side(head, control):
     stakes = Stakes(world(), None)
-    free = PathRule(head, False, GAMMA, control)
+    free = path_rules.PathRule(head, False, GAMMA, control)
     means, _, _ = expected(free)
     assert means == pytest.approx([TRUTH] * 3, abs=1e-10)
     cut = free._replace(
@@ -104,16 +100,16 @@ def test_poles_lie_beyond_the_range_and_rules_leave_room():
 
 
 def plain(problem, seed=5):
-    task = RolloutTask(problem, 0, rollout_setting(problem, LONGEST), seed)
+    task = RolloutTask(problem, 0, rollout_setting(problem, path_rules.LONGEST), seed)
     return PlainRollouts(task, lambda: lambda state, action: [1.0])
 
 
 def test_a_budget_leaves_the_beginning_of_a_fixed_order():
     """The path under way is dropped with all later ones, the short ones among them."""
     problem = world(lambda s, a, r: (-1.0, s), terminal=None, discount=0.9)
-    rule = PathRule(0, False, 0.9)
+    rule = path_rules.PathRule(0, False, 0.9)
     whole = plain(problem).run_paths(60, 10**9, rule)
-    lengths = whole[:, STEPS].astype(int)
+    lengths = whole[:, path_rules.STEPS].astype(int)
     turns = 0
     for budget in range(1, 300, 7):
         part = plain(problem).run_paths(60, budget, rule)

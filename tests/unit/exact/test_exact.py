@@ -23,20 +23,6 @@ def one_state(rewards, discount, operator, **more):
 # --- closed forms -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("operator", OPERATORS, ids=str)
-def test_one_state_that_loops(operator, method):
-    """V = F(r + gamma V) = F(r) + gamma V, so V = F(r)/(1 - gamma)."""
-    r = [0.1, 0.9, 0.4]
-    found = sc.solve(one_state(r, 0.9, operator), method=method)
-    bound = found.residual_bound
-    assert found.values[0] == pytest.approx(operator.value(r) / 0.1, abs=bound)
-    assert bound <= 1e-10
-    q = np.array(r) + 0.9 * found.values[0]
-    assert found.q_values[0] == pytest.approx(q, abs=1e-9)
-    assert found.policy[0] == pytest.approx(operator.gradient(r), abs=1e-9)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [("chain:n=5", 8.664929), ("chain:n=10", 8.664340), ("gridworld:n=10", 17.328680)],

@@ -118,8 +118,3 @@ def test_nan_and_wrong_lengths_are_named():
 def test_bad_parameters_are_refused(bad):
     with pytest.raises(sc.InvalidInput, match=next(iter(bad))):
         sc.check_operator(sc.Entropy(1.0), **bad)
-
-
-def test_unknown_conditions_are_refused():
-    with pytest.raises(sc.InvalidInput, match="No condition is called 'smooth'"):
-        sc.check_operator(sc.Entropy(1.0), samples=1)["smooth"]

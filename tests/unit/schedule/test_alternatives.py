@@ -7,11 +7,7 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.schedule.alternatives import (
-    _round_up,
-    list_alternatives,
-    payable_temperature,
-)
+from smoothcruiser.schedule import alternatives
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 
 
@@ -27,7 +23,9 @@ def refusal(asked, budget, **promise):
     """What is offered for the calls of a budget that remain beside the inspections."""
     schedule = sc.explain(asked, **promise)
     return "\n".join(
-        list_alternatives(asked.facts, schedule, budget - asked.inspection_calls)
+        alternatives.list_alternatives(
+            asked.facts, schedule, budget - asked.inspection_calls
+        )
     )
 
 
@@ -61,7 +59,7 @@ def test_the_offered_temperature_is_the_first_whose_price_fits():
     }
     assert prices[16.0] < prices[4.0]
     for budget, step in ((prices[4.0], 4.0), (prices[4.0] - 1, 16.0)):
-        found = payable_temperature(facts, 0.2, 0.1, "q_values", budget)
+        found = alternatives.payable_temperature(facts, 0.2, 0.1, "q_values", budget)
         assert found is not None
         temperature, calls, distance = found
         assert (temperature, calls) == (step, prices[step])
@@ -88,4 +86,4 @@ def test_a_dearer_method_is_told_that_the_sharp_one_keeps_its_promise():
     [(0.12301, 0.124), (0.1230, 0.123), (0.9991, 1.0), (0.0, 0.0), (1234.5, 1240.0)],
 )
 def test_epsilon_is_rounded_up_to_three_digits(epsilon, printed):
-    assert _round_up(epsilon) == printed
+    assert alternatives._round_up(epsilon) == printed

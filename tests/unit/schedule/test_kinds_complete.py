@@ -9,14 +9,8 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.schedule import kinds
 from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS
-from smoothcruiser.schedule.kinds import (
-    FIRST_FOREIGN,
-    KINDS,
-    estimator_of,
-    kind_named,
-    moments_of,
-)
 from smoothcruiser.schedule.paper_schedule import CASES
 from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import backup, constant
@@ -31,7 +25,7 @@ class Stranger(IntEnum):
 
 def level_of(kind):
     """A level of ``kind`` over level 0, as its estimator says that it is made."""
-    estimator = estimator_of(kind)
+    estimator = kinds.estimator_of(kind)
     return sc.Level(
         kind,
         samples=3 if estimator.asks else 0,
@@ -41,16 +35,16 @@ def level_of(kind):
 
 
 def test_the_table_has_every_kind_once_under_its_own_number():
-    assert list(KINDS) == list(sc.Kind)
-    assert all(estimator.kind == number for number, estimator in KINDS.items())
+    assert list(kinds.KINDS) == list(sc.Kind)
+    assert all(estimator.kind == number for number, estimator in kinds.KINDS.items())
     assert frozenset(sc.Kind) == ALL_KINDS
-    assert len({estimator.word for estimator in KINDS.values()}) == len(sc.Kind)
-    assert all(kind_named(kind.name.lower()) is kind for kind in sc.Kind)
+    assert len({estimator.word for estimator in kinds.KINDS.values()}) == len(sc.Kind)
+    assert all(kinds.kind_named(kind.name.lower()) is kind for kind in sc.Kind)
 
 
 def test_numbers_are_those_of_the_kernel_and_without_gaps():
     assert [kind.value for kind in sc.Kind] == list(range(len(sc.Kind)))
-    assert len(sc.Kind) <= FIRST_FOREIGN
+    assert len(sc.Kind) <= kinds.FIRST_FOREIGN
     assert all(getattr(kernel, kind.name) == kind for kind in sc.Kind)
 
 
@@ -58,12 +52,12 @@ def test_numbers_are_those_of_the_kernel_and_without_gaps():
 def test_every_kind_has_moments_and_a_price_and_is_printed(kind):
     base = ground(FACTS)
     below = backup(base, constant(base, None), None)
-    level, estimator = level_of(kind), estimator_of(kind)
+    level, estimator = level_of(kind), kinds.estimator_of(kind)
     query = below if estimator.asks else None
     onward = below if estimator.goes_on else None
     samples = np.array([float(level.samples)])
-    made = moments_of(base, kind, samples, query, onward, None)
-    start = KINDS[sc.Kind.CONSTANT].finish_row(
+    made = kinds.moments_of(base, kind, samples, query, onward, None)
+    start = kinds.KINDS[sc.Kind.CONSTANT].finish_row(
         sc.Level(sc.Kind.CONSTANT), constant(base, None)
     )
     levels = (start, estimator.finish_row(level, made))
@@ -78,7 +72,11 @@ def test_every_kind_has_moments_and_a_price_and_is_printed(kind):
 
 @pytest.mark.parametrize("kind", sc.Kind)
 def test_the_paper_has_an_accuracy_for_a_kind_or_refuses_it(kind):
-    c, level, estimator = PaperConstants.of(FACTS, 0.1), level_of(kind), KINDS[kind]
+    c, level, estimator = (
+        PaperConstants.of(FACTS, 0.1),
+        level_of(kind),
+        kinds.KINDS[kind],
+    )
     if estimator.in_paper:
         assert kind in CASES.values()
         assert estimator.paper_flaw(c, level) is None
@@ -95,4 +93,4 @@ def test_a_kind_outside_the_table_is_refused_everywhere():
     with pytest.raises(sc.InvalidInput, match=r"no estimator of the kind .*UNKNOWN"):
         sc.Schedule("", FACTS, levels, sc.Root("value", 1, 1, ""), math.inf, 0.1)
     with pytest.raises(sc.InvalidInput, match="no estimator of the kind"):
-        moments_of(ground(FACTS), Stranger.UNKNOWN, np.ones(1), None, None, None)
+        kinds.moments_of(ground(FACTS), Stranger.UNKNOWN, np.ones(1), None, None, None)

@@ -10,12 +10,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.relaxation import (
-    relax,
-    relax_through,
-    step_band,
-    value_band,
-)
+from smoothcruiser.schedule import relaxation
 
 OPERATORS = [
     sc.Entropy(0.4),
@@ -37,7 +32,7 @@ def test_the_step_band_holds_and_is_attained(operator):
     """F(Q) - max Q over random Q lies in the band; equal actions and a clear
     winner reach its ends.
     """
-    low, high = step_band(Facts(3, 3, 0.5, operator, (0.0, 1.0)))
+    low, high = relaxation.step_band(Facts(3, 3, 0.5, operator, (0.0, 1.0)))
     rng = np.random.default_rng(0)
     gaps = [
         operator.value(q) - max(q)
@@ -64,7 +59,7 @@ def test_the_value_band_holds(text, operator, horizon):
     plain = replace(soft, operator=sc.Max())
     gap = np.asarray(sc.solve(soft).values) - np.asarray(sc.solve(plain).values)
     for state, distance in enumerate(gap):
-        low, high = value_band(soft.facts, soft.mover(state))
+        low, high = relaxation.value_band(soft.facts, soft.mover(state))
         assert low - 1e-9 <= distance <= high + 1e-9
         assert abs(distance) <= soft.facts.relaxation_bound() + 1e-9
 
@@ -72,11 +67,11 @@ def test_the_value_band_holds(text, operator, horizon):
 def test_what_cannot_be_relaxed_is_refused():
     facts = Facts(2, 2, 0.2, sc.Max(), (0.0, 1.0))
     with pytest.raises(sc.InvalidInput, match="may move the value"):
-        relax_through(facts, sc.Entropy(1.0), epsilon=0.1, delta=0.1)
+        relaxation.relax_through(facts, sc.Entropy(1.0), epsilon=0.1, delta=0.1)
     with pytest.raises(sc.InvalidInput, match="one of Entropy"):
-        relax(facts, epsilon=0.1, delta=0.1, family=sc.Max)
+        relaxation.relax(facts, epsilon=0.1, delta=0.1, family=sc.Max)
     with pytest.raises(sc.InvalidInput, match="epsilon"):
-        relax(facts, epsilon=0.0, delta=0.1)
+        relaxation.relax(facts, epsilon=0.0, delta=0.1)
     custom = sc.CustomOperator(
         lambda q: float(np.mean(q)),
         lambda q: np.full(len(q), 1.0 / len(q)),
@@ -84,7 +79,7 @@ def test_what_cannot_be_relaxed_is_refused():
         sums_to_one=True,
     )
     with pytest.raises(sc.InvalidInput, match="not known"):
-        step_band(replace(facts, operator=custom))
+        relaxation.step_band(replace(facts, operator=custom))
 
 
 def test_alternation_narrows_the_band():
@@ -94,7 +89,11 @@ def test_alternation_narrows_the_band():
     facts = Facts(3, 3, 0.5, sc.Entropy(0.4), (0.0, 1.0), game=True)
     alternating = replace(facts, alternating=True)
     width, narrow = (
-        high - low for low, high in (value_band(facts), value_band(alternating))
+        high - low
+        for low, high in (
+            relaxation.value_band(facts),
+            relaxation.value_band(alternating),
+        )
     )
     assert narrow == pytest.approx(0.4 * math.log(3.0) / 0.5)
     assert narrow < width
@@ -105,5 +104,5 @@ def test_an_early_end_stops_the_band():
     cut short, so 0 is back in the band.
     """
     facts = Facts(2, 2, 0.5, sc.SquareRoot(1.0), (0.0, 1.0))
-    assert value_band(facts)[0] == pytest.approx(2.0)
-    assert value_band(replace(facts, terminals=True))[0] == 0.0
+    assert relaxation.value_band(facts)[0] == pytest.approx(2.0)
+    assert relaxation.value_band(replace(facts, terminals=True))[0] == 0.0

@@ -9,11 +9,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.compiler.optimizer import (
-    compile_schedule,
-    smallest_epsilon,
-    sparse_sampling,
-)
+from smoothcruiser.schedule.compiler import optimizer
 from smoothcruiser.schedule.kinds import KINDS
 
 pytestmark = pytest.mark.compiles
@@ -41,7 +37,7 @@ PLAIN = frozenset(kind for kind in sc.Kind if not KINDS[kind].randomized)
 @lru_cache(maxsize=64)
 def compiled(name, **options):
     facts, share = FACTS[name]
-    return compile_schedule(
+    return optimizer.compile_schedule(
         facts, epsilon=share * facts.value_span(), delta=0.1, **options
     )
 
@@ -66,8 +62,13 @@ def test_prices_are_at_most_at_the_bar(gamma, temperature, k, share, q_values, v
     """
     facts = Facts(k, k, gamma, sc.Entropy(temperature), (0.0, 1.0))
     promise = {"epsilon": share / (1 - gamma), "delta": 0.1, "adaptive": False}
-    assert compile_schedule(facts, target="q_values", **promise).num_calls <= q_values
-    assert compile_schedule(facts, target="value", **promise).num_calls <= value
+    assert (
+        optimizer.compile_schedule(facts, target="q_values", **promise).num_calls
+        <= q_values
+    )
+    assert (
+        optimizer.compile_schedule(facts, target="value", **promise).num_calls <= value
+    )
 
 
 @pytest.mark.parametrize("name", FACTS)
@@ -159,7 +160,7 @@ def test_looks_are_checked():
     share is not also the fixed promise's.
     """
     facts = Facts(2, 2, 0.5, E1, (0.0, 1.0))
-    schedule = compile_schedule(facts, epsilon=0.05, delta=0.1)
+    schedule = optimizer.compile_schedule(facts, epsilon=0.05, delta=0.1)
     root = schedule.root
     assert root.looks
     assert 0.0 < root.adaptive_delta < 0.1
@@ -192,10 +193,10 @@ def test_bets_cost_at_most_a_quarter(name):
 def test_smallest_epsilon_inverts_the_price(name, budget):
     """The schedule at that epsilon is within the budget; 3% below it no longer is."""
     facts, _ = FACTS[name]
-    epsilon = smallest_epsilon(facts, budget=budget, delta=0.1)
+    epsilon = optimizer.smallest_epsilon(facts, budget=budget, delta=0.1)
     promise = {"delta": 0.1, "adaptive": False}
-    paid = compile_schedule(facts, epsilon=epsilon, **promise)
-    finer = compile_schedule(facts, epsilon=0.97 * epsilon, **promise)
+    paid = optimizer.compile_schedule(facts, epsilon=epsilon, **promise)
+    finer = optimizer.compile_schedule(facts, epsilon=0.97 * epsilon, **promise)
     assert paid.num_calls <= budget < finer.num_calls
 
 
@@ -204,7 +205,7 @@ def test_sparse_sampling_is_the_same_without_rollouts():
     same for plain max.
     """
     facts, share = FACTS["plain"]
-    plain = sparse_sampling(facts, epsilon=share * 2.0, delta=0.1)
+    plain = optimizer.sparse_sampling(facts, epsilon=share * 2.0, delta=0.1)
     assert plain.method == "sparse-sampling"
     assert {level.kind for level in plain.levels} <= {sc.Kind.CONSTANT, sc.Kind.PLUGIN}
     assert plain.num_calls >= compiled("plain").num_calls
@@ -222,7 +223,7 @@ def test_sparse_sampling_is_the_same_without_rollouts():
 def test_degenerate_problems(facts, levels, most):
     """K = 1, gamma = 0, rho = 0, one step: plans of one or two levels."""
     epsilon = 1.0 if facts.num_actions == 1 else 0.1
-    schedule = compile_schedule(facts, epsilon=epsilon, delta=0.1)
+    schedule = optimizer.compile_schedule(facts, epsilon=epsilon, delta=0.1)
     assert levels is None or len(schedule.levels) == levels
     assert most is None or schedule.num_calls <= most
 
@@ -230,7 +231,7 @@ def test_degenerate_problems(facts, levels, most):
 def test_lists_in_the_place_of_tuples_are_verified_too():
     """Tables by hand: what the verifier remembers by their hash is only for speed."""
     facts = Facts(2, 2, 0.4, sc.Entropy(1.0), (0.0, 1.0))
-    schedule = compile_schedule(facts, epsilon=0.3, delta=0.1)
+    schedule = optimizer.compile_schedule(facts, epsilon=0.3, delta=0.1)
     listed = replace(schedule, levels=list(schedule.levels))
     assert listed.num_calls == schedule.num_calls
     root = replace(schedule.root, samples=1, looks=[], adaptive_delta=0.0)

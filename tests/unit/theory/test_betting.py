@@ -6,15 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from smoothcruiser.theory.bets import (
-    SHARES,
-    bet_interval,
-    bet_level,
-    choose_checkpoints,
-    offsets,
-)
+from smoothcruiser.theory import bets
 
-AT_THE_END = (0.0,) * len(SHARES)  # all poles at the end of the range are one pole
+AT_THE_END = (0.0,) * len(
+    bets.SHARES
+)  # all poles at the end of the range are one pole
 
 
 def test_samples_that_do_not_vary():
@@ -23,7 +19,7 @@ def test_samples_that_do_not_vary():
     """
     weights = [0] * 9
     weights[2] = 40 * 16
-    low, high = bet_interval(tuple(weights), 16, AT_THE_END, 3.0)
+    low, high = bets.bet_interval(tuple(weights), 16, AT_THE_END, 3.0)
     assert high == pytest.approx(8.0 - 6.0 * math.exp(-3.0 / 40.0), abs=1e-9)
     assert low == pytest.approx(2.0 * math.exp(-3.0 / 40.0), abs=1e-9)
 
@@ -32,7 +28,7 @@ def wealth(x, q, poles):
     """The log of W_n(q) for samples in [0, 1], straight from its definition."""
     terms = [
         math.log(share) + float(np.sum(np.log(1.0 + t - x) - math.log(1.0 + t - q)))
-        for share, t in zip(SHARES, poles, strict=True)
+        for share, t in zip(bets.SHARES, poles, strict=True)
     ]
     return float(np.logaddexp.reduce(terms))
 
@@ -43,13 +39,13 @@ def test_a_histogram_gives_little_more_than_the_samples(bins):
     interval the bets on the samples themselves have won at least as much.
     """
     x = np.random.default_rng(1).beta(2.0, 5.0, 400)
-    poles, level = offsets(0.02, 1.0, 0.25), 4.0
+    poles, level = bets.offsets(0.02, 1.0, 0.25), 4.0
     points = np.floor(x * bins).astype(int)
     share = np.floor((x * bins - points) * 2**24).astype(int)
     weights = np.zeros(bins + 1, dtype=int)
     np.add.at(weights, points, 2**24 - share)
     np.add.at(weights, points + 1, share)
-    ends = bet_interval(tuple(weights.tolist()), 2**24, poles, level)
+    ends = bets.bet_interval(tuple(weights.tolist()), 2**24, poles, level)
     low, high = (end / bins for end in ends)
     assert low < float(x.mean()) < high
     for q, sample in ((high, x), (1.0 - low, 1.0 - x)):
@@ -59,7 +55,7 @@ def test_a_histogram_gives_little_more_than_the_samples(bins):
 
 def crossing(p, level, n, upper):
     """The exact probability that bets on Bernoulli(p) exclude p at some count <= n."""
-    poles = offsets(0.05, 1.0, 0.25)
+    poles = bets.offsets(0.05, 1.0, 0.25)
     alive = {0: 1.0}  # ones so far -> probability that p was never excluded
     lost = 0.0
     for count in range(1, n + 1):
@@ -69,7 +65,7 @@ def crossing(p, level, n, upper):
                 after[ones + more] = after.get(ones + more, 0.0) + chance * part
         alive = {}
         for ones, chance in after.items():
-            low, high = bet_interval((count - ones, ones), 1, poles, level)
+            low, high = bets.bet_interval((count - ones, ones), 1, poles, level)
             if p > high if upper else p < low:
                 lost += chance
             else:
@@ -92,7 +88,9 @@ def test_rounding_is_on_the_safe_side_of_many_samples():
     """Law: 10^12 equal samples still leave room for the mean itself."""
     weights = [0] * 257
     weights[100] = 10**12
-    low, high = bet_interval(tuple(weights), 1, offsets(1.0, 256.0, 128.0**2), 5.0)
+    low, high = bets.bet_interval(
+        tuple(weights), 1, bets.offsets(1.0, 256.0, 128.0**2), 5.0
+    )
     assert low < 100.0 < high
     assert high - low < 1e-6
 
@@ -101,12 +99,14 @@ def test_checkpoints_begin_where_samples_that_do_not_vary_would_stop():
     """Law: geometric counts; at the first one equal samples close the radius, and none
     can where the plan is short.
     """
-    looks = choose_checkpoints(0.01, 1.0, 2, 20_000, 0.05)
-    level = bet_level(2, 0.05)
+    looks = bets.choose_checkpoints(0.01, 1.0, 2, 20_000, 0.05)
+    level = bets.bet_level(2, 0.05)
     weights = [0] * 257
     weights[128] = looks[0]
-    low, high = bet_interval(tuple(weights), 1, offsets(2.56, 256.0, 64.0), level)
+    low, high = bets.bet_interval(
+        tuple(weights), 1, bets.offsets(2.56, 256.0, 64.0), level
+    )
     assert (high - low) / 2.0 <= 2.56 * 1.001
     assert all(a < b for a, b in pairwise((*looks, 20_000)))
-    assert choose_checkpoints(0.5, 1.0, 2, 10, 0.05) == ()
-    assert choose_checkpoints(0.1, 1.0, 2, 20, 0.05) == ()
+    assert bets.choose_checkpoints(0.5, 1.0, 2, 10, 0.05) == ()
+    assert bets.choose_checkpoints(0.1, 1.0, 2, 20, 0.05) == ()

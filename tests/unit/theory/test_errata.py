@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from worlds import unverified_schedule
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
@@ -21,36 +22,12 @@ from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators.square_root import square_root_level
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.reproduce import figures as published
-from smoothcruiser.reproduce.figures import (
-    DISCOUNT,
-    ENVIRONMENTS,
-    EPSILON,
-    TEMPERATURE,
-)
 from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.theory import paper_constants as paper
+from smoothcruiser.theory import paper_ladder
 from smoothcruiser.theory.paper_constants import PaperSetting
-from smoothcruiser.theory.paper_ladder import (
-    child_accuracy,
-    ladder,
-    log_counts,
-    samples_at,
-)
 
 FIGURE_1 = PaperSetting.entropy(0.2, 0.1, 2)
-
-
-def unverified(facts, levels, clip):
-    """A schedule without its verifier, which would refuse a table that promises
-    nothing: for showing what printed forms do.
-    """
-    schedule = object.__new__(sc.Schedule)
-    root = sc.Root("value", 1, len(levels) - 1, "paper")
-    promise = {"epsilon": 1.0, "delta": 1.0, "delta_prime": 0.1}
-    fields = {"facts": facts, "levels": tuple(levels), "root": root, "clip": clip}
-    for name, value in {"method": "paper", **fields, **promise}.items():
-        object.__setattr__(schedule, name, value)
-    return schedule
 
 
 def draws(problem, schedule, count, state=0):
@@ -120,7 +97,9 @@ def test_2_clipping_at_zero_breaks_games():
     assert sc.solve(game).values[0] == pytest.approx(exact)
 
     def error(clip):
-        return abs(draws(game, unverified(game.facts, levels, clip), 1)[0] - exact)
+        return abs(
+            draws(game, unverified_schedule(game.facts, levels, clip), 1)[0] - exact
+        )
 
     printed, repaired = (0.0, (1.0 + M) / (1.0 - gamma)), game.facts.q_bounds(1)
     both = (
@@ -176,7 +155,9 @@ def test_4_sample_v_is_a_rollout_within_the_values_own_bounds():
     top = paper.value_bound(setting)
     levels = [sc.Level(sc.Kind.CONSTANT)]
     levels += [sc.Level(sc.Kind.ROLLOUT, 1, 0, i) for i in range(8)]
-    outputs = draws(problem, unverified(problem.facts, levels, (0.0, top)), 400)
+    outputs = draws(
+        problem, unverified_schedule(problem.facts, levels, (0.0, top)), 400
+    )
     assert min(outputs) >= 0.0
     assert max(outputs) <= top  # the repaired range
     assert max(outputs) > 0.5 * top  # which is used
@@ -211,10 +192,11 @@ def test_6_delta_prime_must_fall_like_the_fifth_power():
     def log10_failures(power, x):
         ell = math.log(2.0 * FIGURE_1.K) + power * x * math.log(10.0)
         e = 10.0**-x
-        rungs = ladder(FIGURE_1, child_accuracy(FIGURE_1, e))
-        draws_at_root = samples_at(FIGURE_1, e, ell)
+        rungs = paper_ladder.ladder(FIGURE_1, paper_ladder.child_accuracy(FIGURE_1, e))
+        draws_at_root = paper_ladder.samples_at(FIGURE_1, e, ell)
         return (
-            math.log(FIGURE_1.K * draws_at_root) + log_counts(FIGURE_1, rungs, ell)[-1]
+            math.log(FIGURE_1.K * draws_at_root)
+            + paper_ladder.log_counts(FIGURE_1, rungs, ell)[-1]
         ) / math.log(10.0) - power * x
 
     def falls(power):
@@ -258,22 +240,28 @@ def test_6_the_root_of_the_square_root_operator():
 
 
 @pytest.mark.compiles
-@pytest.mark.parametrize("environment", ENVIRONMENTS, ids=lambda e: e.name)
+@pytest.mark.parametrize("environment", published.ENVIRONMENTS, ids=lambda e: e.name)
 def test_7_the_tables_value_is_almost_pure_entropy(environment):
     problem = environment.problem()
-    entropy = TEMPERATURE * math.log(problem.num_actions) / (1.0 - DISCOUNT)
+    entropy = (
+        published.TEMPERATURE
+        * math.log(problem.num_actions)
+        / (1.0 - published.DISCOUNT)
+    )
     rewards = float(sc.solve(problem).values[0]) - entropy
     assert 0.0 < rewards < 6e-4
-    assert rewards < EPSILON / 500.0  # the check could not see them
+    assert rewards < published.EPSILON / 500.0  # the check could not see them
 
 
 def test_7_the_number_of_simulations_belongs_to_the_papers_c():
     def simulations(c):
-        return math.floor(c * c / (2.0 * EPSILON * EPSILON) * math.log(5.0))
+        return math.floor(
+            c * c / (2.0 * published.EPSILON * published.EPSILON) * math.log(5.0)
+        )
 
-    M = TEMPERATURE * math.log(4.0)
-    assert simulations(3.0 * (1.0 + M) / (1.0 - DISCOUNT) ** 2) == 32_723
-    assert simulations((3.0 + 2.0 * M) / (1.0 - DISCOUNT) ** 2) == 15_538
+    M = published.TEMPERATURE * math.log(4.0)
+    assert simulations(3.0 * (1.0 + M) / (1.0 - published.DISCOUNT) ** 2) == 32_723
+    assert simulations((3.0 + 2.0 * M) / (1.0 - published.DISCOUNT) ** 2) == 15_538
 
 
 def test_8_conditioning_on_the_good_event_tilts_the_next_state():
@@ -333,7 +321,7 @@ def test_11_theorem_1_as_printed_is_exceeded():
     calls = paper.oracle_calls(setting, eps, 0.1).log10
     draws_at_root = math.log10(setting.K * paper.num_samples(setting, eps, 0.1))
     repaired = draws_at_root + paper.repaired_lemma_1_log10(
-        setting, child_accuracy(setting, eps), 0.1
+        setting, paper_ladder.child_accuracy(setting, eps), 0.1
     )
     assert calls <= repaired
     printed = paper.theorem_1_log10(setting, eps, 0.1)
@@ -348,9 +336,11 @@ def test_12_the_ceiling_of_n_matters_in_lemma_1():
     setting = PaperSetting.of(Facts(2, 2, 0.2, sc.KL(1e5), (0.0, 1.0)))
     assert setting.M == 0.0
     e, bar, beta = 0.5, paper.kappa(setting), paper.beta(setting, 0.1)
-    onward = paper.sample_v_calls(setting, child_accuracy(setting, e), 0.1).exact
+    onward = paper.sample_v_calls(
+        setting, paper_ladder.child_accuracy(setting, e), 0.1
+    ).exact
     query = paper.sample_v_calls(
-        setting, child_accuracy(setting, math.sqrt(bar * e)), 0.1
+        setting, paper_ladder.child_accuracy(setting, math.sqrt(bar * e)), 0.1
     ).exact
     exact = paper.sample_v_calls(setting, e, 0.1).exact
 
@@ -397,7 +387,7 @@ def test_15_a_linearized_call_draws_n_of_zeta():
     setting = PaperSetting.of(problem.facts)
     schedule = paper_schedule(problem.facts, epsilon=0.15, delta_prime=0.9)
     top = schedule.levels[schedule.root.child]
-    e = child_accuracy(setting, 0.15)
+    e = paper_ladder.child_accuracy(setting, 0.15)
     assert top.kind is sc.Kind.ROLLOUT
     assert top.samples == paper.num_samples(setting, paper.zeta(setting, e), 0.9)
     assert top.samples < paper.num_samples(setting, e, 0.9)

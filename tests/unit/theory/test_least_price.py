@@ -36,31 +36,32 @@ def facts_of(operator, discount, horizon):
     ]
 
 
-def check_grid(operator, worlds, deltas):
+def small_grid(operator):
+    staged = facts_of(operator, 1.0, 2)
+    return [*facts_of(operator, 0.2, None)[1:3], *staged[3:]], [0.1]
+
+
+def large_grid(operator):
+    return [*facts_of(operator, 0.5, None), *facts_of(operator, 1.0, 3)], [0.02, 0.3]
+
+
+GRIDS = [(operator, small_grid) for operator in OPERATORS[:2]]
+GRIDS += [pytest.param(x, large_grid, marks=pytest.mark.slow) for x in OPERATORS]
+
+
+@pytest.mark.parametrize("operator, grid", GRIDS, ids=str)
+def test_no_compiled_schedule_is_cheaper_or_shorter(operator, grid):
+    worlds, deltas = grid(operator)
     targets = ("q_values", "value")
     for facts, share, delta, target in itertools.product(
         worlds, (0.3, 0.1), deltas, targets
     ):
         epsilon = share * facts.value_span()
         least = least_price(facts, epsilon, delta, target)
-        schedule = compile_schedule(
-            facts, epsilon=epsilon, delta=delta, target=target, adaptive=False
-        )
+        promise = {"epsilon": epsilon, "delta": delta, "target": target}
+        schedule = compile_schedule(facts, **promise, adaptive=False)
         assert least.log_calls <= math.log(max(1, schedule.num_calls))
         assert least.depth <= len(schedule.levels)
-
-
-@pytest.mark.parametrize("operator", OPERATORS[:2], ids=str)
-def test_no_compiled_schedule_is_cheaper_or_shorter(operator):
-    staged = facts_of(operator, 1.0, 2)
-    check_grid(operator, [*facts_of(operator, 0.2, None)[1:3], *staged[3:]], [0.1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("operator", OPERATORS, ids=str)
-def test_no_schedule_of_a_larger_grid_is_cheaper(operator):
-    worlds = [*facts_of(operator, 0.5, None), *facts_of(operator, 1.0, 3)]
-    check_grid(operator, worlds, [0.02, 0.3])
 
 
 def test_the_bound_says_something():

@@ -9,14 +9,9 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.theory import randomized
 from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import backup, constant, plug_in, rollout
-from smoothcruiser.theory.randomized import (
-    plug_in_terms,
-    random_plug_in,
-    random_rollout,
-    rollout_terms,
-)
 
 N0, RUNGS = 2, (0.3, 0.2, 0.05)
 COUNT, LAST = np.array([float(N0)]), np.array([float(N0 * 2 ** len(RUNGS))])
@@ -49,8 +44,8 @@ def same_bias(one, other):
 @pytest.mark.parametrize("name", FACTS)
 def test_a_randomized_rollout_has_the_bias_of_all_its_samples(name):
     base, query, onward = children(FACTS[name])
-    terms = rollout_terms(base, query, COUNT, onward, len(RUNGS))
-    made = random_rollout(base, query, COUNT, onward, None, CHANCES, terms)
+    terms = randomized.rollout_terms(base, query, COUNT, onward, len(RUNGS))
+    made = randomized.random_rollout(base, query, COUNT, onward, None, CHANCES, terms)
     whole, first = (rollout(base, query, n, onward, None) for n in (LAST, COUNT))
     same_bias(made, whole)
     assert np.all(whole.width < 0.99 * first.width)
@@ -60,8 +55,10 @@ def test_a_randomized_rollout_has_the_bias_of_all_its_samples(name):
     # what corrections add in the mean widens the part Y: it holds the plain rollout
     assert np.all(made.low <= whole.low)
     assert np.all(made.high >= whole.high)
-    again = rollout_terms(base, query, COUNT, backup(base, made, None), len(RUNGS))
-    chain = random_rollout(
+    again = randomized.rollout_terms(
+        base, query, COUNT, backup(base, made, None), len(RUNGS)
+    )
+    chain = randomized.random_rollout(
         base, query, COUNT, backup(base, made, None), None, CHANCES, again
     )
     passed = base.facts.discount**2 * base.after(made.rare, made.rare)[1]
@@ -76,8 +73,8 @@ def test_a_randomized_plug_in_has_the_bias_of_all_its_samples(name):
     base = ground(facts)
     query = backup(base, constant(base, None), None)
     query = backup(base, plug_in(base, query, np.array([5.0])), None)
-    terms = plug_in_terms(base, query, COUNT, len(RUNGS))
-    made = random_plug_in(base, query, COUNT, CHANCES, terms)
+    terms = randomized.plug_in_terms(base, query, COUNT, len(RUNGS))
+    made = randomized.random_plug_in(base, query, COUNT, CHANCES, terms)
     whole, first = (plug_in(base, query, n) for n in (LAST, COUNT))
     same_bias(made, whole)
     assert np.all(whole.width < 0.99 * first.width)

@@ -10,17 +10,10 @@ from scipy.stats import binom
 
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.theory import stopping
 from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import backup, blind, constant, plug_in, rollout
-from smoothcruiser.theory.noise import log_mgf, plug_in_noise, skew_probability
-from smoothcruiser.theory.stopping import (
-    bennett_rate,
-    best_rate,
-    line_radius,
-    line_slope,
-    root_radius,
-    root_samples,
-)
+from smoothcruiser.theory.noise import log_mgf, plug_in_noise
 
 ONE = np.array([1.0])
 PLAIN = Facts(2, 2, 0.5, sc.Entropy(1.0), (0.0, 1.0))  # V in [2 log 2, 2 + 2 log 2]
@@ -163,7 +156,7 @@ def test_bennett_bounds_exact_binomial_tails(p, n):
     least Hoeffding's and Bernstein's.
     """
     for t in (0.02, 0.1, 0.3):
-        rate = bennett_rate(t, 1.0, p * (1 - p))
+        rate = stopping.bennett_rate(t, 1.0, p * (1 - p))
         above = float(binom.sf(math.ceil(n * (p + t) - 1e-9) - 1, n, p))
         below = float(binom.cdf(math.floor(n * (p - t) + 1e-9), n, p))
         assert max(above, below) <= math.exp(-n * rate) * (1 + 1e-9)
@@ -176,29 +169,24 @@ def test_root_samples_is_minimal_and_inverts_the_radius():
     0.01) = 185.
     """
     level = math.log(2 * 2 / 0.1)
-    n, name = root_samples(0.1, 1.0, 0.25, level)
-    rate, _ = best_rate(0.1, 1.0, 0.25)
+    n, name = stopping.root_samples(0.1, 1.0, 0.25, level)
+    rate, _ = stopping.best_rate(0.1, 1.0, 0.25)
     assert name == "bennett"
     assert (n - 1) * rate < level <= n * rate
     assert n <= 185
-    wider, narrower = (root_radius(m, 1.0, 0.25, level) for m in (n - 1, n))
+    wider, narrower = (stopping.root_radius(m, 1.0, 0.25, level) for m in (n - 1, n))
     assert narrower <= 0.1 < wider
-    assert root_samples(0.1, 0.05, 0.0, level)[0] == 1  # samples that cannot miss
+    assert (
+        stopping.root_samples(0.1, 0.05, 0.0, level)[0] == 1
+    )  # samples that cannot miss
 
 
 @pytest.mark.parametrize("variance", [1e-3, 1e-20, 1e-40, 5e-324])
 @pytest.mark.parametrize("n", [1, 10, 10**6])
 def test_a_line_ends_at_the_radius_however_small_the_variance(variance, n):
     """A declared total leaves next to no variance; that once divided by 0."""
-    slope = line_slope(n, 1.0, variance, 3.0)
-    end = line_radius(n, slope, 1.0, variance, 3.0)
+    slope = stopping.line_slope(n, 1.0, variance, 3.0)
+    end = stopping.line_radius(n, slope, 1.0, variance, 3.0)
     assert end == pytest.approx(
-        root_radius(n, 1.0, max(variance, 1e-300), 3.0), rel=1e-6
+        stopping.root_radius(n, 1.0, max(variance, 1e-300), 3.0), rel=1e-6
     )
-
-
-def test_skew_probability_solves_its_equation():
-    """p(1 - p) = sigma^2/R^2 with p <= 1/2."""
-    p = float(skew_probability(2.0, 0.64))
-    assert p * (1 - p) == pytest.approx(0.16)
-    assert p <= 0.5

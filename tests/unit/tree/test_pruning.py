@@ -283,41 +283,27 @@ def known_nothing(problem=GARNET, **more):
 
 
 @pytest.mark.parametrize(
-    ("make", "why"),
-    [
-        (lambda: sc.UCT(bounds=3), "must be a Certified or a Solution"),
-        (lambda: sc.UCT(bounds="nowhere:memory"), "could not be found"),
-        (lambda: known_nothing(solve=True), "drop one of them"),
-    ],
-)
-def test_memories_that_are_none(make, why):
-    with pytest.raises(sc.InvalidInput, match=why):
-        make()
-
-
-@pytest.mark.parametrize(
     ("problem", "method", "why"),
     [
+        (GARNET, lambda: sc.UCT(bounds=3), "must be a Certified or a Solution"),
+        (GARNET, lambda: sc.UCT(bounds="nowhere:memory"), "could not be found"),
+        (GARNET, lambda: known_nothing(solve=True), "drop one of them"),
         (
             replace(GARNET, operator=sc.Entropy(0.1)),
-            known_nothing(),
+            known_nothing,
             "all actions count",
         ),
-        (
-            replace(GARNET, discount=0.7),
-            known_nothing(),
-            "another problem .discount diff",
-        ),
-        (GARNET, sc.MENTS(bounds=Known(GARNET, [])), "a search for the plain maximum"),
-        (GARNET, sc.UCT(bounds=sc.solve(GAME)), "9 states"),
-        (SAIL, sc.UCT(bounds=sc.solve(SAIL)), "a horizon"),
-        (WALK, known_nothing(WALK), "no table of states"),
+        (replace(GARNET, discount=0.7), known_nothing, "another problem .discount d"),
+        (GARNET, lambda: sc.MENTS(bounds=Known(GARNET, [])), "for the plain maximum"),
+        (GARNET, lambda: sc.UCT(bounds=sc.solve(GAME)), "9 states"),
+        (SAIL, lambda: sc.UCT(bounds=sc.solve(SAIL)), "a horizon"),
+        (WALK, lambda: known_nothing(WALK), "no table of states"),
     ],
 )
 def test_memories_of_no_use_are_refused(problem, method, why):
     executor = "compiled" if problem is WALK else None
     with pytest.raises(sc.InvalidInput, match=why):
-        sc.Tree(problem, method=method, executor=executor)
+        sc.Tree(problem, method=method(), executor=executor)
 
 
 def test_compiled_steps_without_a_table_grow_plain_trees():

@@ -6,12 +6,12 @@ import math
 
 import pytest
 from tree_worlds import mdp
+from worlds import unverified_schedule
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.jit.random.streams import stream
-from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.tree.sample_v import SampleV
 from smoothcruiser.tree.template import Selection, generic_search, search
@@ -88,12 +88,7 @@ def tiny_paper_schedule(facts, rollouts=3, samples=2):
     ]
     for _ in range(rollouts):
         levels.append(sc.Level(sc.Kind.ROLLOUT, samples, 1, len(levels) - 1))
-    schedule = object.__new__(sc.Schedule)
-    for name in ("method", "facts", "epsilon", "delta", "clip", "delta_prime"):
-        object.__setattr__(schedule, name, getattr(full, name))
-    object.__setattr__(schedule, "levels", tuple(levels))
-    object.__setattr__(schedule, "root", sc.Root("value", 1, len(levels) - 1, "paper"))
-    return schedule
+    return unverified_schedule(facts, levels, full.clip)
 
 
 GARNET, GAME = (
@@ -146,12 +141,7 @@ def test_a_terminal_state_ends_the_descent():
 
 
 def test_blind_levels_are_no_part_of_sample_v():
-    facts = Facts(2, 2, 0.2, sc.Entropy(10.0), (0.0, 1.0))
-    schedule = tiny_paper_schedule(facts)
-    object.__setattr__(
-        schedule,
-        "levels",
-        (sc.Level(sc.Kind.CONSTANT), sc.Level(sc.Kind.BLIND, continuation=0)),
-    )
+    levels = (sc.Level(sc.Kind.CONSTANT), sc.Level(sc.Kind.BLIND, continuation=0))
+    schedule = unverified_schedule(PROBLEMS[0].facts, levels, (0.0, 1.0))
     with pytest.raises(sc.InvalidInput, match="blind"):
         SampleV(PROBLEMS[0], schedule, 1, lambda s, a: (0.0, s, False), lambda: 0.5)

@@ -4,13 +4,12 @@ time, close where it is proven, and agree between the two trees to the last bit.
 
 import math
 from dataclasses import replace
-from functools import cache, reduce
+from functools import reduce
 from operator import xor
 
-import numpy as np
 import pytest
 from numba import njit
-from tree_worlds import BOARD, SURE, grow_in_slices, mdp, nodes_below, same
+from tree_worlds import BOARD, SURE, grow_in_slices, mdp, nodes_below, same, sure_world
 
 import smoothcruiser as sc
 
@@ -25,46 +24,12 @@ METHODS = [
 ]
 
 
-def world(seed, *, game=True, discount=1.0, horizon=5, ends=True, whole=False):
-    """A random table without chance, and its minimax value with steps left."""
-    rng = np.random.default_rng(seed)
-    S, A = 12, 3
-    after = rng.integers(S, size=(S, A))
-    reward = rng.uniform(-1.0, 1.0, size=(S, A))
-    if whole:
-        reward = np.round(reward)
-    players = rng.integers(1, 3, size=S) if game else None
-    over = (rng.random(S) < 0.2) & (np.arange(S) > 0) if ends else np.zeros(S, bool)
-    problem = sc.tabular(
-        np.eye(S)[after],
-        reward,
-        discount=0.9,
-        operator=sc.Max(),
-        players=players,
-        terminal=over if ends else None,
-    )
-    known = {"discount": discount, "horizon": horizon, "deterministic": True}
-    problem = replace(problem, reward_range=(-1.0, 1.0), **known)
-
-    @cache
-    def value(state, left):
-        if over[state] or left == 0:
-            return 0.0
-        best = max if players is None or players[state] == 1 else min
-        return best(
-            reward[state, a] + discount * value(after[state, a], left - 1)
-            for a in range(A)
-        )
-
-    return problem, value
-
-
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("game", [True, False])
 def test_boxes_hold_the_minimax_value_everywhere(method, game):
     """At 5 and 50 simulations, and in the end: every node of both trees."""
     for seed, discount in enumerate((1.0, 0.9)):
-        problem, value = world(seed, game=game, discount=discount, horizon=4)
+        problem, value = sure_world(seed, game=game, discount=discount, horizon=4)
         for simulations in (5, 50):
             for node, depth in nodes_below(same(problem, method, simulations)):
                 low, high = node.box
@@ -80,13 +45,13 @@ def test_boxes_hold_the_minimax_value_everywhere(method, game):
 
 
 def test_whole_rewards_are_exact_and_others_have_room():
-    whole, value = world(1, whole=True)
+    whole, value = sure_world(1, whole=True)
     certificate = sc.plan(whole, method=METHODS[0], budget=5000).certificate
     assert certificate.kind == "proof"
     assert certificate.interval == (value(0, 5), value(0, 5))
     assert certificate.confidence == 1.0
     assert any("deterministic=True" in said for said in certificate.assumptions)
-    rounded, value = world(1, discount=0.9)
+    rounded, value = sure_world(1, discount=0.9)
     low, high = sc.plan(rounded, method=METHODS[0], budget=5000).interval
     assert low < value(0, 5) < high < low + 1e-13
 
@@ -96,7 +61,7 @@ def test_nothing_is_recommended_that_is_surely_worse():
     decide against a proof.
     """
     for seed in range(8):
-        problem, _ = world(seed, horizon=3)
+        problem, _ = sure_world(seed, horizon=3)
         tree = sc.Tree(problem, method=METHODS[0], seed=seed)
         while not tree.proven:
             root = tree.grow(simulations=1).node(0)
@@ -111,7 +76,7 @@ def test_nothing_is_recommended_that_is_surely_worse():
 
 @pytest.mark.parametrize("executor", ["compiled", "reference"])
 def test_slices_and_moves_keep_the_boxes(executor):
-    problem, value = world(2, horizon=6)
+    problem, value = sure_world(2, horizon=6)
     whole = sc.Tree(problem, method=METHODS[0], seed=5).grow(calls=400)
     sliced = sc.Tree(problem, method=METHODS[0], seed=5, executor=executor)
     grow_in_slices(sliced, whole.num_calls, 7)
@@ -167,8 +132,8 @@ def test_nim_is_won_unless_the_sum_is_zero(heaps):
 
 
 def test_what_cannot_be_proven_is_refused():
-    problem, _ = world(0)
-    endless = replace(world(0, ends=False)[0], horizon=None, discount=0.9)
+    problem, _ = sure_world(0)
+    endless = replace(sure_world(0, ends=False)[0], horizon=None, discount=0.9)
     for wrong, method, words in (
         (replace(problem, deterministic=False), METHODS[0], "declare deterministic=T"),
         (replace(problem, operator=sc.Entropy(0.1)), METHODS[0], r"operator Max\(\)"),
@@ -228,7 +193,7 @@ def test_a_play_that_breaks_a_claim_is_an_error():
 
 
 def test_no_boxes_where_nobody_asked():
-    tree = sc.Tree(world(0)[0], method="uct").grow(simulations=50)
+    tree = sc.Tree(sure_world(0)[0], method="uct").grow(simulations=50)
     assert tree.node(0).boxes == ()
     assert tree.node(0).box is None
     assert not tree.proven

@@ -83,16 +83,6 @@ def test_what_is_proven_is_marked():
     assert f"<td>[{low:.6g}, {high:.6g}]</td>" in text
 
 
-def test_hidden_nodes_are_counted(monkeypatch):
-    monkeypatch.setattr(view, "LEAST_SHARE", 0.2)
-    tree = grown()
-    few = view.folded_html(tree)
-    hidden = [int(n) for n in re.findall(r"(\d+) more", few)]
-    shown = few.count(" visits, value") - 1
-    assert hidden
-    assert shown + sum(hidden) >= len(tree.children(0))
-
-
 # --- trees as text and pictures ----------------------------------------------
 
 RANDOM = sc.make(

@@ -1,6 +1,9 @@
 """A factory of problems, and comparisons of whole trees, that tests of trees share."""
 
 from dataclasses import replace
+from functools import cache
+
+import numpy as np
 
 import smoothcruiser as sc
 
@@ -57,3 +60,37 @@ def grow_in_slices(tree, calls, size):
     while tree.num_calls < calls:
         tree.grow(calls=min(size, calls - tree.num_calls))
     return tree
+
+
+def sure_world(seed, *, game=True, discount=1.0, horizon=5, ends=True, whole=False):
+    """A random table without chance, and its minimax value with steps left."""
+    rng = np.random.default_rng(seed)
+    S, A = 12, 3
+    after = rng.integers(S, size=(S, A))
+    reward = rng.uniform(-1.0, 1.0, size=(S, A))
+    if whole:
+        reward = np.round(reward)
+    players = rng.integers(1, 3, size=S) if game else None
+    over = (rng.random(S) < 0.2) & (np.arange(S) > 0) if ends else np.zeros(S, bool)
+    problem = sc.tabular(
+        np.eye(S)[after],
+        reward,
+        discount=0.9,
+        operator=sc.Max(),
+        players=players,
+        terminal=over if ends else None,
+    )
+    known = {"discount": discount, "horizon": horizon, "deterministic": True}
+    problem = replace(problem, reward_range=(-1.0, 1.0), **known)
+
+    @cache
+    def value(state, left):
+        if over[state] or left == 0:
+            return 0.0
+        best = max if players is None or players[state] == 1 else min
+        return best(
+            reward[state, a] + discount * value(after[state, a], left - 1)
+            for a in range(A)
+        )
+
+    return problem, value

@@ -1,17 +1,27 @@
-"""The gallery as a table: how every world ended, what caught it, and where."""
+"""The gallery of lying worlds as a table: how every world ended, what caught it, and where.
+
+  python -m benchmarks.coverage.lying_worlds --runs 20 --out docs/evidence/lying-worlds.md
+
+The worlds and the law are those of ``tests/statistical/lying_worlds``, asked with as many
+seeds as ``--runs`` says; the exit code is 1 if a run ended as it must not.
+"""
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import os
 import platform
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from .law import COVERED, NAMED, REFUSED, Ask, Verdict, World, attempt
+from tests.statistical.lying_worlds import WORLDS, law
+from tests.statistical.lying_worlds.law import Ask, Verdict, World
 
 COLUMNS = [
     "world",
@@ -19,9 +29,9 @@ COLUMNS = [
     "what lies",
     "asked by",
     "runs",
-    REFUSED,
-    COVERED,
-    NAMED,
+    law.REFUSED,
+    law.COVERED,
+    law.NAMED,
     "wrong",
 ]
 COLUMNS += ["what catches it (where)"]
@@ -56,14 +66,14 @@ class Row:
         """What catches the lie, and where: the sentence of the first run that
         is worth telling.
         """
-        telling = self.wrong or [v for v in self.verdicts if v.ending != COVERED]
+        telling = self.wrong or [v for v in self.verdicts if v.ending != law.COVERED]
         if not telling:
             return "the intervals hold the truth"
         where = f" ({short(telling[0].where)})" if telling[0].where else ""
         return f"{short(telling[0].told)}{where}"
 
 
-def rows_of(worlds: Iterable[World], runs: int, listener: object = None) -> list[Row]:
+def rows_of(worlds: Iterable[World], runs: int) -> list[Row]:
     """Every world, asked in each of its ways ``runs`` times; slow processes get
     a tenth.
     """
@@ -72,11 +82,10 @@ def rows_of(worlds: Iterable[World], runs: int, listener: object = None) -> list
         for ask in world.asks:
             row, begin = Row(world, ask), time.perf_counter()
             for seed in range(runs if ask.executor is None else max(2, runs // 10)):
-                row.verdicts.append(attempt(world, ask, seed))
+                row.verdicts.append(law.attempt(world, ask, seed))
             row.seconds = time.perf_counter() - begin
             rows.append(row)
-            if callable(listener):
-                listener(row)
+            show(row)
     return rows
 
 
@@ -104,7 +113,7 @@ def table(rows: list[Row], runs: int) -> str:
     lines = [
         "# Lying worlds",
         "",
-        f"`python tests/statistical/test_lying_worlds.py --runs {runs}`, {machine}",
+        f"`python -m benchmarks.coverage.lying_worlds --runs {runs}`, {machine}",
         "",
         summary,
         "",
@@ -136,6 +145,36 @@ def table(rows: list[Row], runs: int) -> str:
             row.ask.label,
             str(len(row.verdicts)),
         ]
-        cells += [str(counts[ending]) for ending in (REFUSED, COVERED, NAMED)]
+        cells += [
+            str(counts[ending]) for ending in (law.REFUSED, law.COVERED, law.NAMED)
+        ]
         lines.append("| " + " | ".join([*cells, bad, row.caught]) + " |")
     return "\n".join(lines) + "\n"
+
+
+def show(row: Row):
+    """One line on the terminal."""
+    mark = "WRONG" if row.wrong else "ok"
+    name = f"{row.world.kind}: {row.world.name}: {row.ask.label}"
+    line = f"{mark:5} {row.seconds:6.2f} s  {name}: {dict(row.counts)}: {row.caught}"
+    print(line, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run the gallery, print its table.")
+    parser.add_argument("--runs", type=int, default=20, help="seeds for each ask")
+    parser.add_argument("--only", default="", help="a part of the kind or name")
+    parser.add_argument("--out", type=Path, help="the page (default: the terminal)")
+    given = parser.parse_args()
+    worlds = [world for world in WORLDS if given.only in f"{world.kind}: {world.name}"]
+    rows = rows_of(worlds, given.runs)
+    page = table(rows, given.runs)
+    if given.out is None:
+        print(page)
+    else:
+        given.out.write_text(page)
+    return int(any(row.wrong for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
