@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -543,3 +544,20 @@ def least(P: Any, R: Any, legal: Any, terminal: Any, players: Any) -> Any | None
         if not math.isfinite(float(values.max())):
             return None
     return None
+
+
+def solve_rationally(
+    matrix: list[list[Fraction]], right: list[Fraction]
+) -> list[Fraction]:
+    """The solution of a linear system with one, by elimination."""
+    rows = [[*row, x] for row, x in zip(matrix, right, strict=True)]
+    for c in range(len(rows)):
+        pivot = next(k for k in range(c, len(rows)) if rows[k][c])
+        rows[c], rows[pivot] = rows[pivot], rows[c]
+        rows[c] = [x / rows[c][c] for x in rows[c]]
+        for k in range(len(rows)):
+            if k != c and rows[k][c]:
+                rows[k] = [
+                    x - rows[k][c] * y for x, y in zip(rows[k], rows[c], strict=True)
+                ]
+    return [row[-1] for row in rows]

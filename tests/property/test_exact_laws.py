@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoothcruiser.exact import METHODS, policy_value, solve
-from smoothcruiser.operators import KL, Entropy, Max, Sparsemax, SquareRoot
-from smoothcruiser.problem.model.tabular import tabular
-from smoothcruiser.problem.problem import Problem
+import smoothcruiser as sc
+from smoothcruiser import exact
 
 LAWS = settings(derandomize=True, deadline=None, max_examples=120)
 
@@ -23,7 +21,7 @@ LAWS = settings(derandomize=True, deadline=None, max_examples=120)
 class Case:
     """A random problem beside the arrays it was made of."""
 
-    problem: Problem
+    problem: sc.Problem
     P: np.ndarray
     R: np.ndarray
     players: np.ndarray
@@ -65,8 +63,8 @@ def cases(draw: st.DrawFn, *, horizon: bool | None = None) -> Case:
     states, actions = draw(st.integers(1, 6)), draw(st.integers(1, 4))
     temperature = draw(st.sampled_from([0.01, 0.3, 2.0, 50.0]))
     prior = tuple(rng.dirichlet(np.ones(actions)) * 0.9 + 0.1 / actions)
-    kinds = [kind(temperature) for kind in (Entropy, Sparsemax, SquareRoot)]
-    kinds += [KL(temperature, prior), Max()]
+    kinds = [kind(temperature) for kind in (sc.Entropy, sc.Sparsemax, sc.SquareRoot)]
+    kinds += [sc.KL(temperature, prior), sc.Max()]
     shapes = ["mdp", "game", "alternating"] if states > 1 else ["mdp"]
     shape = draw(st.sampled_from(shapes))
     players = np.ones(states, dtype=int)
@@ -86,7 +84,7 @@ def cases(draw: st.DrawFn, *, horizon: bool | None = None) -> Case:
     finite = draw(st.booleans()) if horizon is None else horizon
     length = draw(st.integers(1, 8)) if finite else None
     discount = draw(st.sampled_from([0.0, 0.5, 0.9] + ([1.0] if finite else [])))
-    problem = tabular(
+    problem = sc.tabular(
         P,
         R,
         discount=discount,
@@ -109,8 +107,8 @@ def test_the_bound_holds_for_every_method(case, tolerance):
     scale = (
         1e-13 * (1.0 + np.max(np.abs(truth))) / (1.0 - min(case.problem.discount, 0.9))
     )
-    for method in METHODS:
-        found = solve(case.problem, method=method, tolerance=tolerance)
+    for method in exact.METHODS:
+        found = sc.solve(case.problem, method=method, tolerance=tolerance)
         assert tolerance is None or found.residual_bound <= tolerance
         assert np.max(np.abs(found.values - truth)) <= found.residual_bound + scale
         live = case.legal & ~case.terminal[:, None]
@@ -134,7 +132,7 @@ def test_values_lie_within_the_facts(case):
     """Bounds of theory, section 3: V(s) in value_bounds(mover), Q(s, a) in
     q_bounds(mover), stage by stage with a horizon.
     """
-    facts, found = case.problem.facts, solve(case.problem)
+    facts, found = case.problem.facts, sc.solve(case.problem)
     horizon = case.problem.horizon
     slack = found.residual_bound + 1e-11
     stages = (
@@ -157,10 +155,10 @@ def test_values_lie_within_the_facts(case):
 @given(cases(horizon=False))
 def test_the_policy_attains_the_value(case):
     """V_pi = V* at the solver's policy: first-order optimal for both players,
-    so the loss is of second order in the bound (Max: linear).
+    so the loss is of second order in the bound (sc.Max: linear).
     """
-    found = solve(case.problem)
-    value = policy_value(case.problem, found.policy)
+    found = sc.solve(case.problem)
+    value = exact.policy_value(case.problem, found.policy)
     scale = 1.0 / (1.0 - case.problem.discount)
     rounding = 1e-11 * scale * (1.0 + np.max(np.abs(value)))
     loss = np.max(np.abs(value - found.values))

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from benchmarks.exact.verification_worlds import solve_rationally
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
@@ -92,7 +93,7 @@ class Tiny:
         endless = reaching(pays - reaching(set(range(S)) - pays))
         rest = sorted(pays - endless)
         sign = 1 if any(x > 0 for x in r) else -1
-        solved = _solved(
+        solved = solve_rationally(
             [[(s == z) - P[s][z] for z in rest] for s in rest], [r[s] for s in rest]
         )
         known = dict(zip(rest, solved, strict=True))
@@ -100,20 +101,6 @@ class Tiny:
             sign * math.inf if s in endless else known.get(s, Fraction(0))
             for s in range(S)
         ]
-
-
-def _solved(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:
-    rows = [[*row, x] for row, x in zip(matrix, right, strict=True)]
-    for c in range(len(rows)):
-        pivot = next(k for k in range(c, len(rows)) if rows[k][c])
-        rows[c], rows[pivot] = rows[pivot], rows[c]
-        rows[c] = [x / rows[c][c] for x in rows[c]]
-        for k in range(len(rows)):
-            if k != c and rows[k][c]:
-                rows[k] = [
-                    x - rows[k][c] * y for x, y in zip(rows[k], rows[c], strict=True)
-                ]
-    return [row[-1] for row in rows]
 
 
 @st.composite

@@ -16,7 +16,7 @@ from benchmarks.coverage.known_worlds import Known, evaluated_tables
 from scipy.stats import binom
 
 import smoothcruiser as sc
-from smoothcruiser.exact import policy_value
+from smoothcruiser import exact
 
 RUNS_A_CASE = 40
 CASES = [
@@ -50,7 +50,7 @@ def test_coverage_over_480_runs():
         problem = sc.make(spec, discount=discount, temperature=0.4, operator=operator)
         best = sc.solve(problem)
         for policy in (random_policy(problem, number), best.policy):
-            truth = policy_value(problem, policy)[0]
+            truth = exact.policy_value(problem, policy)[0]
             for seed in range(RUNS_A_CASE):
                 limits = {"delta": 0.1, "budget": 4000, "seed": seed}
                 answer = sc.evaluate(problem, policy, **limits)
@@ -140,7 +140,11 @@ def test_horizon_and_terminals_leave_nothing_to_cut():
     problem = sc.make("sailing", discount=1.0, temperature=0.5)
     policy = sc.solve(problem).policy
     answer = sc.evaluate(problem, policy, budget=300_000, delta=0.05)
-    assert answer.interval[0] <= policy_value(problem, policy)[3] <= answer.interval[1]
+    assert (
+        answer.interval[0]
+        <= exact.policy_value(problem, policy)[3]
+        <= answer.interval[1]
+    )
     assert "none truncated" in answer.certificate.bound
 
 
@@ -190,7 +194,11 @@ def test_epsilon_is_reached_where_episodes_end():
     problem, blind = shortest_path(), np.full((3, 2), 0.5)
     answer = sc.evaluate(problem, blind, epsilon=0.2, budget=2_000_000)
     assert answer.epsilon <= 0.2
-    assert answer.interval[0] <= policy_value(problem, blind)[0] <= answer.interval[1]
+    assert (
+        answer.interval[0]
+        <= exact.policy_value(problem, blind)[0]
+        <= answer.interval[1]
+    )
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import pytest
 from scipy import stats
 
 import smoothcruiser as sc
-from smoothcruiser.schedule.paper_schedule import paper_schedule
 
 FALSE_ALARM = 1e-3
 RUNS = 200
@@ -46,7 +45,7 @@ def test_the_promise_is_kept(name, players):
     problem = coins(OPERATORS[name], players=players)
     truth = sc.solve(problem)
     epsilon = 1.1 if name == "square-root" else 0.8
-    schedule = paper_schedule(problem.facts, epsilon=epsilon, delta=0.1)
+    schedule = sc.explain(problem, method="paper", epsilon=epsilon, delta=0.1)
     assert schedule.delta == 0.1
     failures = 0
     for seed in range(RUNS):

@@ -12,7 +12,6 @@ import math
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.progress import Progress
 from smoothcruiser.theory.stopping import line_radius, line_slope, root_radius
 
 
@@ -73,7 +72,7 @@ def test_a_run_that_is_stopped_where_it_looks_most_wrong(p):
     failures, stopped = 0, 0
     for seed in range(runs):
 
-        def wrong(progress: Progress) -> bool:
+        def wrong(progress: sc.Progress) -> bool:
             if progress.interval is None:  # before the first shard
                 return True
             return progress.interval[0] <= p <= progress.interval[1]

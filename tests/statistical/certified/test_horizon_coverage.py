@@ -11,7 +11,6 @@ from benchmarks.exact.verification_worlds import random_horizon, random_undiscou
 from scipy.stats import binom
 
 import smoothcruiser as sc
-from smoothcruiser.exact import solve
 
 FALSE_ALARM = 1e-3
 RUNS = range(0, 120, 2)  # even numbers have a horizon
@@ -26,7 +25,7 @@ def test_exact_values_at_discount_1_agree_with_the_solver():
         world = random_undiscounted(seed)
         if "episodes_end" in world.declared:  # says nothing to the solver
             del world.declared["episodes_end"]
-        found = solve(world.problem())
+        found = sc.solve(world.problem())
         error = np.abs(found.values - world.values[0]).max()
         assert error <= found.residual_bound + 1e-12 * world.scale, seed
 
@@ -35,7 +34,7 @@ def test_exact_values_at_discount_1_agree_with_the_solver():
 def test_exact_values_with_a_horizon_agree_with_the_solver():
     for seed in range(48):
         world = random_horizon(seed)
-        error = np.abs(np.array(solve(world.problem()).stages) - world.values).max()
+        error = np.abs(np.array(sc.solve(world.problem()).stages) - world.values).max()
         assert error <= 1e-13 * world.scale, seed
 
 

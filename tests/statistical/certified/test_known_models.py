@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from benchmarks.exact.verification_worlds import solve_rationally
 
 import smoothcruiser as sc
 from smoothcruiser.certified.state_table import table_of
@@ -66,21 +67,6 @@ def exactly(row, discount, values):
     return mean / total
 
 
-def solved(matrix, right):
-    """The solution of a linear system, by elimination."""
-    rows = [[*row, b] for row, b in zip(matrix, right, strict=True)]
-    for i in range(len(rows)):
-        pivot = next(k for k in range(i, len(rows)) if rows[k][i] != 0)
-        rows[i], rows[pivot] = rows[pivot], rows[i]
-        rows[i] = [x / rows[i][i] for x in rows[i]]
-        for k in range(len(rows)):
-            if k != i and rows[k][i] != 0:
-                rows[k] = [
-                    x - rows[k][i] * y for x, y in zip(rows[k], rows[i], strict=True)
-                ]
-    return [row[-1] for row in rows]
-
-
 def rational_values(rows, discount, minimal):
     """V of every state: that of the one pair of policies which no player leaves."""
     zero = [Fraction(0)] * SIZE
@@ -98,7 +84,9 @@ def rational_values(rows, discount, minimal):
             ]
             for s in range(SIZE)
         ]
-        values = solved(matrix, [exactly(row, discount, zero) for row in chosen])
+        values = solve_rationally(
+            matrix, [exactly(row, discount, zero) for row in chosen]
+        )
         best = [
             (min if minimal[s] else max)(
                 exactly(rows[s, a], discount, values) for a in range(ACTIONS)

@@ -7,7 +7,6 @@ from scipy.stats import binom
 
 import smoothcruiser as sc
 from smoothcruiser.certified.sweeps import pooled
-from smoothcruiser.exact import solve
 
 RUNS, PAIRS, OUTCOMES, STEPS, FIRST = 8_000, 4, 6, 240, 3
 ALPHA = 0.1
@@ -96,7 +95,7 @@ def misses(runs, delta, scale):
     for number in range(runs):
         rng = np.random.default_rng([17, number])
         problem = a_problem(rng)
-        exact = solve(problem)
+        exact = sc.solve(problem)
         slack = float(exact.residual_bound) + 1e-12
         memory = sc.Certified(problem, delta=delta, seed=number, bound="pooled")
         memory.radius_scale = scale

@@ -10,7 +10,6 @@ import pytest
 from scipy.stats import binom
 
 import smoothcruiser as sc
-from smoothcruiser.certified import search_loop
 
 pytestmark = pytest.mark.compiles
 DELTA, RUNS, STOPS = 0.2, 6, 120
@@ -39,7 +38,8 @@ def spiteful(step, discount):
 
 
 def test_a_search_that_is_stopped_by_its_best_samples_holds(monkeypatch):
-    monkeypatch.setattr(search_loop, "SLICE_SECONDS", 0.0)  # one sample in each slice
+    one_sample = "smoothcruiser.certified.search_loop.SLICE_SECONDS"
+    monkeypatch.setattr(one_sample, 0.0)
     missed = 0
     for seed in range(RUNS):
         step = Spiteful()

@@ -158,11 +158,7 @@ def hard_gradient(q):
 # --- the table ----------------------------------------------------------------
 
 
-_world = law.worlds_of(KIND)
-
-
-def world(about, build, truth, says, **more):
-    return _world(about, build, truth, says=says, **more)
+world = law.worlds_of(KIND)
 
 
 def operator(about, build, truth):

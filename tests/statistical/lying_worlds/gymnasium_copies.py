@@ -79,9 +79,7 @@ class Outsider(Ladder):
 
 
 def planned(env):
-    from smoothcruiser.adapters.gymnasium import problem
-
-    return problem(
+    return sc.adapters.gymnasium.problem(
         env,
         discount=cores.DISCOUNT,
         operator=sc.KL(cores.TEMPERATURE),

@@ -83,11 +83,7 @@ def ahead_outcomes(state, action):
     return [(1.0, 0.5, min(state + 1, FAR))]
 
 
-_world = worlds_of(KIND)
-
-
-def world(about, build, truth, says, **more):
-    return _world(about, build, truth, says=says, **more)
+world = worlds_of(KIND)
 
 
 WORLDS = (

@@ -128,8 +128,11 @@ def worlds_of(
 ) -> Callable[..., World]:
     """Make worlds of one kind, asked both ways and refused or covered unless told."""
 
-    def make(about: str, build: Build, truth=usual_truth, **more: Any) -> World:
+    def make(
+        about: str, build: Build, truth=usual_truth, says="", **more: Any
+    ) -> World:
         fields = {"asks": BOTH, "ends": MAYBE, **usual, **more}
+        fields |= {"says": says} if says else {}
         return World(about, kind, build, truth, **fields)
 
     return make

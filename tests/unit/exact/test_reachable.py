@@ -10,7 +10,7 @@ import pytest
 from exact_worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.exact import policy_value, reachable
+from smoothcruiser import exact
 
 
 def walk(state, action):
@@ -96,7 +96,9 @@ def test_exploration_ends_at_the_horizon():
     assert found.stages is not None
     assert found.stages[2, 1] == pytest.approx((2 + 0) / 2 + (3 + 1 + 1) / 4)
     assert np.isnan(found.stages[3, 1])
-    assert policy_value(problem, np.ones((7, 1)))[0] == pytest.approx(found.values[0])
+    assert exact.policy_value(problem, np.ones((7, 1)))[0] == pytest.approx(
+        found.values[0]
+    )
     words = r"does not know state 1 with 3 steps left.*initial_state="
     with pytest.raises(sc.InvalidInput, match=words):
         sc.evaluate(problem, found, 1, delta=0.1, budget=10)
@@ -119,7 +121,7 @@ def test_exploration_ends_at_the_horizon():
 def test_models_that_cannot_be_solved_are_refused_with_a_remedy(
     changes, message, monkeypatch
 ):
-    monkeypatch.setattr(reachable, "MOST_STATES", 50)
+    monkeypatch.setattr("smoothcruiser.exact.reachable.MOST_STATES", 50)
     base = mdp(outcomes=lambda s, a: [(1.0, 0.0, s)])
     with pytest.raises(sc.InvalidInput, match=message):
         sc.solve(dataclasses.replace(base, **changes))
@@ -159,15 +161,15 @@ def test_models_that_change_have_no_values(changes, message):
     base = mdp(
         num_actions=2, discount=0.9, outcomes=lambda s, a: [(1.0, 0.5, (s + 1) % 3)]
     )
-    assert len(reachable.explore(base).states or ()) == 3
+    assert len(exact.explore(base).states or ()) == 3
     with pytest.raises(sc.OracleError, match=message):
-        reachable.explore(dataclasses.replace(base, **changes))
+        exact.explore(dataclasses.replace(base, **changes))
 
 
 def test_states_that_never_come_back_are_refused_at_once():
     model = mdp(discount=0.9, outcomes=lambda s, a: [(1.0, 0.5, object())])
     with pytest.raises(sc.InvalidInput, match="recognized"):
-        reachable.explore(model)
+        exact.explore(model)
 
 
 @pytest.mark.compiles

@@ -10,8 +10,7 @@ from exact_worlds import mdp
 from scipy.sparse.linalg import spsolve
 
 import smoothcruiser as sc
-from smoothcruiser.exact import policy_value
-from smoothcruiser.methods import METHODS
+from smoothcruiser import exact, methods
 
 pytestmark = pytest.mark.compiles
 
@@ -45,7 +44,7 @@ def check(problem, expected, close=1e-12):
     assert np.all(error <= found.residual_bound)
     assert found.residual_bound <= close
     if finite.all():
-        earned = policy_value(problem, found.policy)
+        earned = exact.policy_value(problem, found.policy)
         assert earned == pytest.approx(truth, abs=close)
     return found
 
@@ -166,7 +165,7 @@ def test_the_verification_benchmarks(model):
     found = sc.solve(problem)
     assert found.residual_bound <= 1e-9
     assert found.values[problem.start()] == pytest.approx(reference, abs=1e-9)
-    earned = policy_value(problem, found.policy)
+    earned = exact.policy_value(problem, found.policy)
     assert np.max(np.abs(earned - found.values)) <= found.residual_bound + 1e-12
 
 
@@ -178,9 +177,9 @@ def coin():
     return model([[[(0.5, 0, 0.0), (0.5, 1, 1.0)]]], ends=[1])
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - {"exact", "auto"}))
+@pytest.mark.parametrize("name", sorted(set(methods.METHODS) - {"exact", "auto"}))
 def test_every_other_method_refuses_in_one_sentence(coin, name):
-    takes = METHODS[name].takes
+    takes = methods.METHODS[name].takes
     asked = {"epsilon": 0.1, "delta": 0.1} if "epsilon" in takes else {"budget": 9}
     needs = f"^{name} needs a horizon or a discount b"
     with pytest.raises(sc.InvalidInput, match=needs):

@@ -190,6 +190,15 @@ def test_the_schedule_of_another_problem_is_not_used(entry):
     assert found.num_calls > search().num_calls
 
 
+def test_a_schedule_of_other_kinds_or_with_bets_does_not_fit():
+    kinds = frozenset({sc.Kind.CONSTANT, sc.Kind.PLUGIN})
+    assert not REQUEST._replace(kinds=kinds, adaptive=False).fits(search())
+    fixed = compile_schedule(FACTS, epsilon=0.15, delta=0.1, adaptive=False)
+    root = replace(fixed.root, samples=2 * fixed.root.samples, adaptive_delta=0.01)
+    assert REQUEST._replace(adaptive=False).fits(fixed)
+    assert not REQUEST._replace(adaptive=False).fits(replace(fixed, root=root))
+
+
 def test_what_is_the_users_own_is_not_kept(folder, monkeypatch):
     """Of operators that are not listed only the name is written, not the numbers."""
     own = sc.CustomOperator(lambda q: float(max(q)), lambda q: q, 1.0)

@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 import pickle
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -250,6 +251,21 @@ def test_ctrl_c_answers_with_what_was_grown(trees):
     answer = sc.plan(GARNET, method=sc.UCT(trees=trees), budget=10**9, progress=press)
     assert "Stopped by hand after" in answer.notes[-1]
     assert answer.num_calls < 10**9
+
+
+def test_a_call_that_hangs_is_ended():
+    def step(state, action, rng):
+        if state == 2:
+            time.sleep(30)
+        return 0.5, state + 1
+
+    problem = mdp(step, call_seconds=0.2)
+    for ask in (
+        lambda: sc.Tree(problem, method="uct").grow(simulations=5),
+        lambda: sc.evaluate(problem, lambda s: [0.5, 0.5], budget=100),
+    ):
+        with pytest.raises(sc.OracleError, match=r"within 0\.2 s at state 2"):
+            ask()
 
 
 def test_a_prior_is_part_of_the_recommendation():
