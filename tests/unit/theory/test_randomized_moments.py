@@ -81,3 +81,10 @@ def test_a_randomized_plug_in_has_the_bias_of_all_its_samples(name):
     added = np.sum(terms.second / CHANCES[:, None, :], axis=0)
     np.testing.assert_allclose(made.variance, first.variance + added)
     np.testing.assert_allclose(made.rare, added)
+
+
+def test_a_second_moment_that_is_no_number_promises_nothing():
+    second = np.array([[[np.nan]], [[0.5]]])
+    none, ones = np.zeros_like(second), np.ones((2, 1))
+    terms = randomized.Terms(second, none, ones, np.zeros(1))
+    assert randomized._correction_variance(terms, 0.5 * ones)[0, 0] == np.inf
