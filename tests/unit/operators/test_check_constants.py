@@ -198,6 +198,7 @@ def test_an_operator_that_is_not_convex():
     [
         ("offset", lambda s, *k: math.inf),
         ("curvature", lambda s, *k: math.nan),
+        ("curvature", lambda s, *k: -1.0),
         ("omega_range", lambda s, *k: 1.0),
         ("omega_range", lambda s, *k: (1.0, 0.0)),
         ("omega_width", lambda s, *k: True),
