@@ -13,7 +13,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory import stopping
 from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import backup, blind, constant, plug_in, rollout
-from smoothcruiser.theory.noise import log_mgf, plug_in_noise
+from smoothcruiser.theory.noise import log_mgf, plug_in_noise, skew_probability
 
 ONE = np.array([1.0])
 PLAIN = Facts(2, 2, 0.5, sc.Entropy(1.0), (0.0, 1.0))  # V in [2 log 2, 2 + 2 log 2]
@@ -190,3 +190,10 @@ def test_a_line_ends_at_the_radius_however_small_the_variance(variance, n):
     assert end == pytest.approx(
         stopping.root_radius(n, 1.0, max(variance, 1e-300), 3.0), rel=1e-6
     )
+
+
+def test_skew_probability_solves_its_equation():
+    """p(1 - p) = sigma^2/R^2 with p <= 1/2."""
+    p = float(skew_probability(2.0, 0.64))
+    assert p * (1 - p) == pytest.approx(0.16)
+    assert p <= 0.5
