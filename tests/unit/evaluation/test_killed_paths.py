@@ -20,6 +20,16 @@ GAMMA, QUIT = 0.6, 0.2
 STEPS_SEEN = 60  # 0.6^60 < 1e-13
 
 
+class Luck:
+    """Coins that fall as they are told."""
+
+    def __init__(self, *numbers):
+        self.numbers = list(numbers)
+
+    def random(self):
+        return self.numbers.pop(0)
+
+
 def walk(state, action, rng):
     """A reward that depends on the step; the episode ends with probability 1/5."""
     return reward(state), state + 1 if rng.random() >= QUIT else -1
@@ -97,6 +107,22 @@ def test_poles_lie_beyond_the_range_and_rules_leave_room():
                 below, above = stakes.poles(rule, fit, count, 3.0)
                 assert below < low <= stakes.values[0]
                 assert stakes.values[1] <= high < above
+
+
+def test_lengths_are_geometric_after_the_head():
+    rule = path_rules.PathRule(3, False, 0.9)
+    count = 20_000
+    luck = Luck(*((k + 0.5) / count for k in range(count)))
+    lengths = np.array([path_rules.path_length(rule, luck) for _ in range(count)])
+    assert lengths.min() == 4
+    for more in (1, 2, 10, 40):
+        assert np.mean(lengths >= 3 + more) == pytest.approx(
+            0.9 ** (more - 1), abs=1e-4
+        )
+    assert path_rules.path_length(path_rules.PathRule(7, True, 0.9), Luck()) == 7
+    assert path_rules.path_length(path_rules.PathRule(0, False, 0.0), Luck()) == 1
+    longest = path_rules.path_length(rule, Luck(1.0 - 2.0**-53))
+    assert longest <= 37.0 / 0.1 + 4.0
 
 
 def plain(problem, seed=5):
