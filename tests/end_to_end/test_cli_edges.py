@@ -61,21 +61,6 @@ def test_a_problem_that_cannot_be_built_is_refused_before_it_allocates(run, prob
     assert "take smaller" in done.err
 
 
-@pytest.mark.parametrize(
-    "parameter", ["n=2.5", "n=true", "n=NaN", "n=-1", "n=five", "n=5,n=6", "m=5"]
-)
-def test_a_parameter_that_makes_no_sense_is_refused(run, parameter):
-    assert run(f"exact chain:{parameter} --discount 0.5 --temperature 1").code == 2
-
-
-@pytest.mark.parametrize("time", ["0", "-1", "nan", "inf", "1e10"])
-def test_times_that_no_clock_measures_are_refused(run, time):
-    plan = f"plan {PROBLEM} --method uct --budget 50 --seconds {time}"
-    for line in (plan, f"check {PROBLEM} --call-seconds {time}"):
-        done = run(line)
-        assert (done.code, "seconds must be a number" in done.err) == (2, True)
-
-
 @pytest.mark.compiles
 @pytest.mark.parametrize("form", ["", "--json"])
 def test_ctrl_c_ends_a_comparison_with_the_runs_that_are_done(run, own, form):

@@ -45,14 +45,6 @@ def compiled(recipe, facts, share=0.1):
     )
 
 
-def test_the_compiler_takes_it_up_with_and_without_a_horizon(recipe):
-    facts = problem().facts
-    for given in (facts, replace(facts, horizon=3)):
-        schedule = compiled(recipe, given)
-        used = {level.kind for level in schedule.levels}
-        assert used == {Kind.CONSTANT, recipe.MyKind.HALVES}
-
-
 def test_beside_the_other_kinds_it_never_makes_a_schedule_dearer(recipe):
     """One more kind to choose from: the frontier is at most as dear."""
     facts = problem().facts

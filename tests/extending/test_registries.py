@@ -234,12 +234,6 @@ def test_another_adapters_failure_does_not_break_an_agent():
         sc.Agent(3.5, "uct", budget=20, **options)
 
 
-def test_an_agent_names_the_adapters_that_are_installed():
-    register_adapter(Worlds())
-    with pytest.raises(InvalidInput, match=r"installed: .*gym:, .*openspiel:, .*worl"):
-        sc.Agent(3.5, "uct", budget=20)
-
-
 def test_the_fault_of_a_file_is_told_where_it_is_needed():
     keep_fault("dice", "smoothcruiser.adapters.dice", RuntimeError("no dice"))
     sentence = r"'dice' \(smoothcruiser.adapters.dice\) cannot be imported: RuntimeErr"

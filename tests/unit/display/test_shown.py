@@ -21,7 +21,6 @@ from rich.cells import cell_len
 
 import smoothcruiser as sc
 from smoothcruiser import displayable as shown
-from smoothcruiser.certified.state_table import queried_estimates
 from smoothcruiser.comparison import jobs_of
 from smoothcruiser.display import markup as picture
 from smoothcruiser.display import page
@@ -562,13 +561,3 @@ def test_ticks_are_round_numbers_inside_the_axis():
         assert " ".join(label for _, label in picture._ticks(*ends)) == expected
     for width in (0.1, 0.37, 1.0, 2.4, 5.2, 9.9):
         assert 3 <= len(picture._ticks(0.033, 0.033 + width)) <= 8
-
-
-def test_a_memory_shows_the_usual_error_of_its_queries():
-    made = sc.Certified(world("ring"), delta=0.1)
-    answer = made.query(2, budget=300)
-    assert answer.standard_error
-    (found,) = queried_estimates(made)
-    assert found.standard_error == answer.standard_error
-    assert format_bound(answer.standard_error) in str(made)
-    assert "a usual error is not promised" in " ".join(str(made).split())

@@ -43,11 +43,6 @@ def test_a_method_loads_no_other(method, asked, others):
     assert done.stdout.split() == []
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_a_row_of_the_table_has_the_name_of_its_method(name):
-    assert METHODS[name].name == name
-
-
 def test_a_copy_of_the_table_is_a_table_of_its_own():
     mine = copy.copy(METHODS)
     del mine["uct"]

@@ -62,13 +62,6 @@ def test_a_budget_for_nothing_has_an_answer():
     assert again.value == found.value  # a budget does not depend on the machine
 
 
-def test_what_is_missing_is_one_sentence():
-    with pytest.raises(sc.InvalidInput, match=r"needs epsilon.*or a limit.*seconds="):
-        sc.plan(problem(), delta=0.1, method="smoothcruiser")
-    with pytest.raises(sc.InvalidInput, match="needs delta"):
-        sc.plan(problem(), budget=1_000, method="smoothcruiser")
-
-
 def test_seconds_choose_a_schedule_for_the_measured_speed():
     """Law: a simulator that waits gets a cheaper schedule, the calls that measure it
     are counted, and what was asked for is named with its price.
