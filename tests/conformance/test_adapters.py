@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.random.streams import stream
+from doors import stream
 
 gym = pytest.importorskip("gymnasium")
 
@@ -207,18 +207,6 @@ def test_an_environment_with_hidden_state_is_copied():
         live(Counter(), reward_range=(0.0, 1.0), access="state")
     with pytest.raises(sc.InvalidInput, match=r"not say in which range.*reward_range"):
         live(Counter())
-
-
-def test_snapshots_with_a_key_are_recognized():
-    key = lambda env: (env.unwrapped.state, env.unwrapped.count)  # noqa: E731
-    problem = live(Counter(), reward_range=(0.0, 1.0), key=key)
-    start = problem.initial_state
-    one, two = (problem.oracle(start, 1, stream(i))[1] for i in range(2))
-    assert (one, hash(one)) == (two, hash(two))
-    assert one != start
-    how = {"epsilon": 0.3, "delta": 0.1, "budget": 200_000}
-    found = sc.plan(problem, method="certified", **how)
-    assert found.interval[1] - found.interval[0] <= 0.6
 
 
 def test_rewards_are_mapped_and_have_to_lie_in_their_range():

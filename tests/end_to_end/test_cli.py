@@ -3,21 +3,15 @@ errors in one sentence, no control characters in a pipe.
 """
 
 import math
-import os
 import re
-import subprocess
-import sys
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.display.page import answer_page, html_document
+from doors import Query, Store, run_python, run_words
 from smoothcruiser.methods.schedule_run import store_record
-from smoothcruiser.query import Query
 from smoothcruiser.schedule.text import picture
-from smoothcruiser.store import Store
 
 CHAIN = "chain:n=5 --discount 0.2 --temperature 10"
 PROMISE = "--epsilon 20% --delta 0.1"
@@ -53,15 +47,6 @@ def test_explain_shows_promise_price_levels_and_rivals(run):
     assert re.search(r"└ 0 constant", done.out)
     assert "refuse" not in done.out
     assert "plan without --method solves this problem exactly, 0 calls" in done.words
-
-
-@pytest.mark.parametrize("limit", ["--budget 1e4", "--seconds 0.2"])
-def test_explain_takes_a_limit_in_place_of_epsilon(run, limit):
-    done = run(f"explain {CHAIN} --delta 0.1 {limit}")
-    assert done.code == 0
-    assert "oracle calls" in done.words
-    assert "Without --method, plan decides by itself" in done.words
-    assert ("until the clock ends" in done.words) == ("seconds" in limit)
 
 
 def whole_numbers(data):
@@ -252,30 +237,6 @@ def test_the_report_is_one_page_that_asks_nothing_of_the_network(run, tmp_path):
         assert float(bar.attrib["x1"]) <= x <= float(bar.attrib["x2"])
 
 
-def test_the_report_of_other_methods_needs_nothing_but_the_package(
-    run, own, tmp_path, monkeypatch
-):
-    """Exact has no plan and no chance, a value alone has no actions, a tree
-    search has no certificate; a user's text is escaped.
-    """
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    for options, fragment in (
-        (PROMISE, "proven, not sampled"),
-        (f"{PROMISE} {SHARP} --target value", "Plan: smoothcruiser"),
-        (
-            "--method uct --budget 500 --executor reference",
-            "this method promises nothing",
-        ),
-    ):
-        assert run(f"plan {CHAIN} {options} --report page.html").code == 0
-        assert fragment in (tmp_path / "page.html").read_text(encoding="utf-8")
-    hostile = replace(sc.plan(chain()), problem="<b>", state="<b>", notes=("<b>",))
-    assert "<b>" not in html_document(answer_page(hostile))
-    refused = run(f"plan {CHAIN} {PROMISE} {SHARP} --report no/page.html")
-    assert (refused.code, refused.out) == (2, "")
-    assert "does not exist" in refused.err
-
-
 def test_explain_tells_of_a_known_model(run, own):
     assert "model is known" not in run(f"explain {own}:problem {PROMISE}").words
     for method in ("exact", "auto"):
@@ -336,19 +297,6 @@ def test_nothing_but_text_that_fits_the_terminal(run, columns):
             assert len(text) <= columns or line == "problems"
 
 
-def shell(*words, **environment):
-    command = [sys.executable, *words]
-    variables = os.environ | environment
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=variables,
-    )
-
-
 @pytest.mark.parametrize(
     ("line", "heavy"), [("--help", "numpy"), (f"explain {CHAIN} {PROMISE}", "numba")]
 )
@@ -359,14 +307,12 @@ def test_help_loads_no_numpy_and_explain_no_numba(line, heavy):
         "from smoothcruiser.cli.app import main\n"
         f"try:\n    main()\nfinally:\n    assert {heavy!r} not in sys.modules\n"
     )
-    done = shell("-c", program)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+    assert run_python(program).stdout
 
 
 def test_a_terminal_without_unicode_is_served_too():
     line = f"-m smoothcruiser.cli.app exact {CHAIN}"
-    done = shell(*line.split(), PYTHONIOENCODING="ascii")
+    done = run_words(*line.split(), PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert "recommended" in done.stdout
 

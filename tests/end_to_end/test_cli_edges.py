@@ -1,12 +1,13 @@
 """Edges of the command line: odd terminals, states, sizes, times, and Ctrl-C."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from doors import run_words
 
 PROBLEM = "chain:n=4 --discount 0.5 --temperature 1"
 ROOT = Path(__file__).parents[2]
@@ -86,16 +87,10 @@ def test_a_report_is_written_even_if_standard_output_takes_nothing(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.compiles
-def test_random_command_lines_run_or_are_refused_in_a_sentence(tmp_path):
+def test_random_command_lines_run_or_are_refused_in_a_sentence(tmp_path, monkeypatch):
     line = "-m benchmarks.reliability.command_lines --lines 60 --cheap --seed 0"
-    done = subprocess.run(
-        [sys.executable, *line.split()],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        check=False,
-    )
+    monkeypatch.chdir(tmp_path)
+    done = run_words(*line.split(), PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert "60 lines, 0 violations" in done.stdout
 

@@ -15,8 +15,8 @@ import recipes
 from click.testing import CliRunner
 
 import smoothcruiser as sc
+from doors import app
 from smoothcruiser.adapters import register
-from smoothcruiser.cli.app import app
 from smoothcruiser.problem.adapter_protocol import (
     ADAPTERS,
     find_adapter,

@@ -3,8 +3,6 @@ whoever uses it; everybody else's work goes on.
 """
 
 import importlib
-import os
-import subprocess
 import sys
 import types
 from dataclasses import dataclass, replace
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from doors import run_words
 from smoothcruiser import (
     UCT,
     BrokenPromise,
@@ -257,13 +256,8 @@ def test_a_file_that_raises_leaves_the_package_importable(tmp_path):
     for entry in (source / "adapters").iterdir():
         (package / "adapters" / entry.name).symlink_to(entry)
     (package / "adapters" / "dice.py").write_text("raise RuntimeError('no dice')\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "smoothcruiser", "problems"],
-        env=os.environ | {"PYTHONPATH": str(tmp_path), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("-m", "smoothcruiser", "problems")
+    done = run_words(*words, PYTHONPATH=str(tmp_path), COLUMNS="200")
     assert done.returncode == 0, done.stderr
     assert "cannot be imported: RuntimeError: no dice" in " ".join(done.stdout.split())
 

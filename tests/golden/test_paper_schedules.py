@@ -274,8 +274,6 @@ def test_the_constant_is_exact_only_at_the_end():
         (mdp(1.0, 1.0, horizon=3), {"epsilon": 0.1, "delta": 0.1}),
         (Facts(1, 1, 0.2, sc.Max(), (0.0, 1.0)), {"epsilon": 0.1, "delta": 0.1}),
         (mdp(0.2, 1.0), {"epsilon": 0.0, "delta": 0.1}),
-        (mdp(0.2, 1.0), {"epsilon": math.nan, "delta": 0.1}),
-        (mdp(0.2, 1.0), {"epsilon": math.inf, "delta": 0.1}),
         (mdp(0.2, 1.0), {"epsilon": 0.1}),
         (mdp(0.2, 1.0), {"epsilon": 0.1, "delta": 0.1, "delta_prime": 0.1}),
         (mdp(0.2, 1.0), {"epsilon": 0.1, "delta": 1.0}),

@@ -7,13 +7,12 @@ verbs and classes document every argument, with an example that prints what it s
 
 import doctest
 import inspect
-import subprocess
-import sys
 from typing import get_args, get_type_hints
 
 import pytest
 
 import smoothcruiser as sc
+from doors import run_python
 
 pytestmark = pytest.mark.compiles
 
@@ -51,17 +50,14 @@ assert sc.Tree is smoothcruiser.tree.tree.Tree
 
 def test_no_module_takes_the_place_of_a_function():
     """In a process of its own: what is imported when decides."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    run_python(SCRIPT)
 
 
 NAMES = "MDP Game tabular make plan plan_many prepare explain solve evaluate compare "
 NAMES += "Certified Tree Agent check check_operator batched report view schema"
 VERBS = NAMES.split()
 # these explain every keyword themselves; the others name where they are explained
-PROBLEM_VERBS = VERBS[:4] + ["batched", "solve", "check", "check_operator"]
+PROBLEM_VERBS = [*VERBS[:4], "batched", "solve", "check", "check_operator"]
 ADAPTERS = {"gymnasium": "gymnasium", "openspiel": "pyspiel"}
 
 

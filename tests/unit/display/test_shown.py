@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from results import a_comparison, an_estimate
 from rich.cells import cell_len
 
 import smoothcruiser as sc
+from doors import run_python
 from smoothcruiser import displayable as shown
 from smoothcruiser.comparison import jobs_of
 from smoothcruiser.display import markup as picture
@@ -236,7 +236,7 @@ def test_importing_loads_no_renderer_and_printing_no_compiler():
         "assert 'numba' not in sys.modules\n"
         "assert 'jinja2' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)
 
 
 def test_an_object_of_a_users_own_costs_one_builder(monkeypatch):

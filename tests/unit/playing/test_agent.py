@@ -209,13 +209,7 @@ def always_5(state, problem, rng):
         (lambda: sc.Agent(42), r"Problem .* or a .*gym:, .*openspiel:"),
         (lambda: exact_nim().act((0, 1)), "The episode is over"),
         (lambda: sc.Agent(chain(), "uct", budgte=1), "'budgte'; did you mean budget="),
-        (lambda: sc.Agent(chain(), "utc"), "Unknown method 'utc'"),
         (lambda: sc.Agent(chain(), "uct", options={"c": 1}), "no parameter 'c'"),
-        (
-            lambda: sc.Agent(chain(), "certified", simulations=5),
-            "certified does not use simulations",
-        ),
-        (lambda: sc.Agent(chain(), "uct", seed=-1), "must be a"),
         (lambda: sc.Agent(chain(), "uct", seconds=0), "must be a"),
     ],
 )

@@ -10,7 +10,7 @@ import json
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.random.streams import stream
+from doors import stream
 from smoothcruiser.problem.make import from_spec
 
 MODEL = sc.tabular(
