@@ -44,21 +44,6 @@ def assert_within(count, n, p):
 # --- the planner's stream inside a foreign simulator --------------------------
 
 
-def test_a_generator_draws_from_the_planners_stream():
-    generator, bits = stream_generator()
-    bits.bind(stream(3, 1))
-    own = stream(3, 1)
-    assert [generator.random() for _ in range(4)] == [own.random() for _ in range(4)]
-    samples = []
-    for _ in range(2):
-        bits.bind(stream(8))
-        some = generator.normal(), generator.integers(9), generator.choice(5)
-        samples.append([*some, *generator.uniform(size=3)])
-    assert samples[0] == samples[1]
-    counts = np.bincount(generator.integers(7, size=70_000), minlength=7)
-    assert np.all(np.abs(counts - 10_000) < 5 * math.sqrt(10_000))
-
-
 def test_a_kept_number_is_forgotten_when_a_stream_is_bound():
     generator, bits = stream_generator()
     older = legacy(generator)

@@ -8,15 +8,26 @@ import html
 import math
 import re
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.table import Table
+from rich.text import Text
 
 import smoothcruiser as sc
 from smoothcruiser.cli.exit_codes import complain
 from smoothcruiser.display.answer_pages import answer_blocks
+from smoothcruiser.display.document import Page
 from smoothcruiser.display.listing_pages import request_page, runs_page
 from smoothcruiser.display.page import answer_page, html_document
-from smoothcruiser.display.terminal import console, print_blocks, show
+from smoothcruiser.display.terminal import (
+    SafeConsole,
+    console,
+    print_block,
+    print_blocks,
+    print_page,
+    show,
+)
 from smoothcruiser.errors import printable
 from smoothcruiser.schedule.number_text import bounds
 
@@ -32,6 +43,31 @@ def test_what_a_terminal_would_obey_is_written_out():
     assert printable("plain Ω ± █") == "plain Ω ± █"
     assert printable("a\x1bb\u202ec\r\n\t") == "a\\x1bb\\u202ec\\r\n\t"
     assert printable("a\nb", keep="") == "a\\nb"
+
+
+@pytest.mark.parametrize("coloured", [False, True])
+def test_a_console_escapes_strings_cells_and_styled_text(coloured):
+    out = SafeConsole()
+    out.file = StringIO()
+    table = Table()
+    table.add_column(HOSTILE)
+    table.add_row(HOSTILE)
+    styled = Text("an error: ").append(HOSTILE, style="bold red" if coloured else "")
+    for block in (HOSTILE, table, styled):
+        print_block(out, block)
+    print_page(out, Page(("smoothcruiser plan", HOSTILE + "\nvalue 3"), ()))
+    shown = out.file.getvalue()
+    assert clean(shown)
+    assert shown.count("\\x1b[31mred") >= 3
+    assert "\\nvalue 3" in shown  # a name cannot fake a line
+
+
+def test_styles_survive_where_characters_are_escaped():
+    out = SafeConsole()
+    segments = out.render(Text("a\x1bb", style="bold"))
+    kept = [s for s in segments if s.text.strip()]
+    assert "".join(s.text for s in kept) == "a\\x1bb"
+    assert all(s.style and s.style.bold for s in kept)
 
 
 class StoredRun:

@@ -18,13 +18,7 @@ def coin(state, action, rng):
 
 
 def problem(**more):
-    common = {
-        "num_actions": 2,
-        "discount": 0.5,
-        "operator": sc.Max(),
-        "initial_state": 0,
-    }
-    return sc.MDP(coin, **(common | more))
+    return mdp(coin, **({"operator": sc.Max()} | more))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.problem.zoo import ZOO
+from doors import ZOO
 
 
 def outcomes(problem, state, action):
