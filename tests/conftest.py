@@ -32,7 +32,6 @@ COSTLY = (
     "end_to_end/test_cli.py::test_explain_says_what_plan_would_do_above & [unhashable-",
     "end_to_end/test_notebook.py::test_a_step_of_a_cell_is_planned_with_a_bar",
     "end_to_end/test_play.py::test_play_against_a_function_of_the_users_own",
-    "end_to_end/test_play.py::test_play_with_the_options_of_a_tree_search",
     "conformance/engines/test_engines_oracles.py::test_agreement_on_every_kind & [array]",
     "conformance/engines/test_state_bounds_engines.py::test_three_engines_return & [game]",
     "statistical/test_sharp_promise.py::test_failures_stay_within_delta[12]",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.random.streams import stream
+from doors import stream
 
 gym = pytest.importorskip("gymnasium")
 
@@ -42,21 +42,6 @@ def assert_within(count, n, p):
 
 
 # --- the planner's stream inside a foreign simulator --------------------------
-
-
-def test_a_generator_draws_from_the_planners_stream():
-    generator, bits = stream_generator()
-    bits.bind(stream(3, 1))
-    own = stream(3, 1)
-    assert [generator.random() for _ in range(4)] == [own.random() for _ in range(4)]
-    samples = []
-    for _ in range(2):
-        bits.bind(stream(8))
-        some = generator.normal(), generator.integers(9), generator.choice(5)
-        samples.append([*some, *generator.uniform(size=3)])
-    assert samples[0] == samples[1]
-    counts = np.bincount(generator.integers(7, size=70_000), minlength=7)
-    assert np.all(np.abs(counts - 10_000) < 5 * math.sqrt(10_000))
 
 
 def test_a_kept_number_is_forgotten_when_a_stream_is_bound():
@@ -207,18 +192,6 @@ def test_an_environment_with_hidden_state_is_copied():
         live(Counter(), reward_range=(0.0, 1.0), access="state")
     with pytest.raises(sc.InvalidInput, match=r"not say in which range.*reward_range"):
         live(Counter())
-
-
-def test_snapshots_with_a_key_are_recognized():
-    key = lambda env: (env.unwrapped.state, env.unwrapped.count)  # noqa: E731
-    problem = live(Counter(), reward_range=(0.0, 1.0), key=key)
-    start = problem.initial_state
-    one, two = (problem.oracle(start, 1, stream(i))[1] for i in range(2))
-    assert (one, hash(one)) == (two, hash(two))
-    assert one != start
-    how = {"epsilon": 0.3, "delta": 0.1, "budget": 200_000}
-    found = sc.plan(problem, method="certified", **how)
-    assert found.interval[1] - found.interval[0] <= 0.6
 
 
 def test_rewards_are_mapped_and_have_to_lie_in_their_range():

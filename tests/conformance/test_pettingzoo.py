@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.random.streams import stream
+from doors import stream
 
 pytest.importorskip("pettingzoo")
 pytest.importorskip("pygame")

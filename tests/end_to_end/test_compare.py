@@ -8,7 +8,6 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.comparison import ladder, planners, truth_of
-from smoothcruiser.schedule.alternatives import payable_epsilon
 
 GARNET = "garnet:states=8,actions=2 --discount 0.5 --temperature 0.5"
 
@@ -100,13 +99,6 @@ def test_the_bound_of_the_truth_is_kept(run):
     assert data["rows"][0]["action_regret"] == 0.0
     # 0 by a truth that is known up to its bound
     assert re.search(r"uct .* ≤ \de-\d+ ", shown)
-
-
-def test_the_schedule_spends_what_it_may():
-    problem = sc.make("chain:n=5", discount=0.2, temperature=10.0)
-    epsilon = payable_epsilon(problem.facts, 0.1, "q_values", 10_000)
-    assert sc.explain(problem, epsilon=epsilon, delta=0.1).num_calls <= 10_000
-    assert sc.explain(problem, epsilon=0.95 * epsilon, delta=0.1).num_calls > 10_000
 
 
 def test_ladder_and_unknown_models():

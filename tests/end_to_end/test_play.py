@@ -63,10 +63,3 @@ def test_check_passes_and_fails_with_its_codes(run, tmp_path, monkeypatch):
     assert bad.data["ok"] is False
     sentences = [finding["sentence"] for finding in bad.data["findings"]]
     assert any("draw every number from the rng" in sentence for sentence in sentences)
-
-
-def test_play_with_the_options_of_a_tree_search(run):
-    episodes = "chain:n=5 --discount 0.9 --temperature 0.1 --episodes 2 --steps 5"
-    options = "--simulations 20 --option prior=parent --option depth=4"
-    summary = run(f"play {episodes} --method rents {options} --json").data
-    assert 0 < summary["calls_per_decision"] <= 80  # twenty simulations of four steps

@@ -140,14 +140,3 @@ def test_what_can_be_paid_can_be_clicked_and_what_you_have_decides(entries, tmp_
         for have, method in (("back", "certified"), ("model", "exact")):
             tab.run(f"document.querySelector('[value={have}]').click()")
             assert tab.run("$('method').dataset.method") == method
-
-
-@BROWSER
-@pytest.mark.slow
-def test_nothing_is_wider_than_the_window(entries, tmp_path):
-    with Tab(_built(entries, tmp_path)) as tab:
-        for width in (320, 768, 1200):
-            tab.resize(width, 800, phone=width < 500)
-            for point in build.points()[::17]:
-                _choose(tab, point)
-                assert tab.run("document.documentElement.scrollWidth") <= width

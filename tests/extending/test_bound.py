@@ -8,15 +8,7 @@ import numpy as np
 import pytest
 import recipes
 
-from smoothcruiser import (
-    Certified,
-    CustomOperator,
-    Entropy,
-    InvalidInput,
-    Max,
-    OracleError,
-    tabular,
-)
+import smoothcruiser as sc
 from smoothcruiser.certified.bounds import BOUNDS
 from smoothcruiser.certified.price_forecast import price_bound
 from smoothcruiser.exact import solve
@@ -29,13 +21,13 @@ def coins():
     """One state, eight fair coins: nothing for a radius to hide behind."""
     R = np.zeros((2, 8, 2))
     R[:, :, 1] = 1.0
-    return tabular(np.full((2, 8, 2), 0.5), R, discount=0.0, operator=Max())
+    return sc.tabular(np.full((2, 8, 2), 0.5), R, discount=0.0, operator=sc.Max())
 
 
 WORLDS = {
     "coins": coins(),
-    "mdp": garnet(states=6, discount=0.7, operator=Entropy(0.2), seed=3),
-    "game": random_game(states=5, actions=2, discount=0.6, operator=Entropy(0.2)),
+    "mdp": garnet(states=6, discount=0.7, operator=sc.Entropy(0.2), seed=3),
+    "game": random_game(states=5, actions=2, discount=0.6, operator=sc.Entropy(0.2)),
 }
 
 
@@ -52,10 +44,10 @@ def hoeffding(tmp_path_factory):
 def misses(problem, word, seed):
     """Whether an interval of 4,000 calls leaves out an exact value, or bounds cross."""
     try:
-        found = Certified(problem, delta=0.1, seed=seed, bound=word).query(
+        found = sc.Certified(problem, delta=0.1, seed=seed, bound=word).query(
             budget=4_000
         )
-    except OracleError:  # of a correct oracle: the bounds exclude each other
+    except sc.OracleError:  # of a correct oracle: the bounds exclude each other
         return True
     assert found.certificate is not None
     assert found.certificate.bound == word
@@ -85,7 +77,7 @@ def test_the_price_that_the_recipe_states_suffices(hoeffding):
     price = price_bound(
         problem.facts, epsilon=0.2, delta=0.1, num_pairs=pairs, bound=bound
     )
-    found = Certified(problem, delta=0.1, bound=bound.word).query(
+    found = sc.Certified(problem, delta=0.1, bound=bound.word).query(
         epsilon=0.2, budget=price
     )
     assert found.epsilon == 0.2
@@ -96,14 +88,14 @@ def test_the_price_that_the_recipe_states_suffices(hoeffding):
 
 def test_it_also_runs_with_a_plain_python_operator(hoeffding):
     """Where the operator is plain Python the loops and the bound run uncompiled."""
-    own = CustomOperator(
+    own = sc.CustomOperator(
         lambda q: float(np.log(np.sum(np.exp(q)))),
         lambda q: np.exp(q) / np.sum(np.exp(q)),
         smooth=1.0,
         sums_to_one=True,
     )
-    problem = tabular(np.ones((1, 2, 1)), np.eye(2)[:1], discount=0.0, operator=own)
-    found = Certified(problem, delta=0.1, bound="hoeffding").query(budget=200)
+    problem = sc.tabular(np.ones((1, 2, 1)), np.eye(2)[:1], discount=0.0, operator=own)
+    found = sc.Certified(problem, delta=0.1, bound="hoeffding").query(budget=200)
     exact = float(np.log(1.0 + np.e))
     assert found.interval[0] <= exact <= found.interval[1]
     assert found.interval[1] - found.interval[0] < 1.0
@@ -124,5 +116,5 @@ def test_radii_divided_by_four_miss(hoeffding, tmp_path):
 
 def test_a_word_that_no_bound_has_is_refused():
     """The message names the bounds there are."""
-    with pytest.raises(InvalidInput, match="betting"):
-        Certified(coins(), delta=0.1, bound="bayes")
+    with pytest.raises(sc.InvalidInput, match="betting"):
+        sc.Certified(coins(), delta=0.1, bound="bayes")

@@ -31,14 +31,8 @@ def step(state, action, rng):
 
 
 def problem(kind=sc.MDP, **more):
-    return kind(
-        step,
-        num_actions=2,
-        discount=0.4,
-        operator=sc.Entropy(1.0),
-        initial_state=0,
-        **more,
-    )
+    facts = {"discount": 0.4, "operator": sc.Entropy(1.0), "initial_state": 0}
+    return kind(step, num_actions=2, **facts, **more)
 
 
 def test_an_executor_is_one_file(backwards, monkeypatch):

@@ -9,7 +9,6 @@ import pytest
 import recipes
 
 import smoothcruiser as sc
-from smoothcruiser import BrokenPromise, InvalidInput, Kind
 from smoothcruiser.display.price_text import explain_dict
 from smoothcruiser.engines.registry import EXECUTORS
 from smoothcruiser.schedule.compiler.candidates import frontier_of
@@ -45,20 +44,12 @@ def compiled(recipe, facts, share=0.1):
     )
 
 
-def test_the_compiler_takes_it_up_with_and_without_a_horizon(recipe):
-    facts = problem().facts
-    for given in (facts, replace(facts, horizon=3)):
-        schedule = compiled(recipe, given)
-        used = {level.kind for level in schedule.levels}
-        assert used == {Kind.CONSTANT, recipe.MyKind.HALVES}
-
-
 def test_beside_the_other_kinds_it_never_makes_a_schedule_dearer(recipe):
     """One more kind to choose from: the frontier is at most as dear."""
     facts = problem().facts
     promise = {"epsilon": 0.1 * facts.value_span(), "delta": 0.1}
     before = compile_schedule(facts, **promise)
-    both = compile_schedule(facts, kinds={*Kind, recipe.MyKind.HALVES}, **promise)
+    both = compile_schedule(facts, kinds={*sc.Kind, recipe.MyKind.HALVES}, **promise)
     assert both.num_calls <= 1.01 * before.num_calls  # candidates are on a grid
     assert compile_schedule(facts, **promise) == before  # nobody else's changes
 
@@ -75,7 +66,7 @@ def test_it_is_verified(recipe):
         {"shift": top.shift + 0.1},
         {"query": -1},
     ):
-        with pytest.raises(BrokenPromise):
+        with pytest.raises(sc.BrokenPromise):
             replace(schedule, levels=(*schedule.levels[:-1], replace(top, **changes)))
 
 
@@ -90,31 +81,31 @@ def test_it_is_printed_and_is_plain_data(recipe):
 def test_the_paper_refuses_it(recipe):
     schedule = paper_schedule(problem().facts, epsilon=0.8, delta=0.1)
     top = replace(schedule.levels[-1], kind=recipe.MyKind.HALVES)
-    with pytest.raises(BrokenPromise, match="no halves levels there"):
+    with pytest.raises(sc.BrokenPromise, match="no halves levels there"):
         replace(schedule, levels=(*schedule.levels[:-1], top))
 
 
 def test_the_template_of_the_paper_refuses_it(recipe):
     schedule = compiled(recipe, problem().facts)
     last = len(schedule.levels) - 1
-    with pytest.raises(InvalidInput, match="has no halves levels"):
+    with pytest.raises(sc.InvalidInput, match="has no halves levels"):
         SampleV(problem(), schedule, last, lambda s, a: (0.0, s, False), lambda: 0.5)
 
 
 def test_a_number_or_a_name_that_is_taken_is_refused(recipe):
-    with pytest.raises(InvalidInput, match="is taken by"):
+    with pytest.raises(sc.InvalidInput, match="is taken by"):
         register(recipe.Halves())
-    own = type("Own", (recipe.Halves,), {"kind": Kind.PLUGIN})
-    with pytest.raises(InvalidInput, match="choose a larger one"):
+    own = type("Own", (recipe.Halves,), {"kind": sc.Kind.PLUGIN})
+    with pytest.raises(sc.InvalidInput, match="choose a larger one"):
         register(own())
 
 
 def test_an_unknown_kind_is_refused_with_those_that_are_known(recipe):
     schedule = compiled(recipe, problem().facts)
     del KINDS[recipe.MyKind.HALVES]
-    with pytest.raises(InvalidInput, match=r"no estimator of the kind .*HALVES"):
+    with pytest.raises(sc.InvalidInput, match=r"no estimator of the kind .*HALVES"):
         replace(schedule)
-    with pytest.raises(InvalidInput, match="no estimator of the kind 'halves'"):
+    with pytest.raises(sc.InvalidInput, match="no estimator of the kind 'halves'"):
         kind_named("halves")
 
 
@@ -122,7 +113,9 @@ def test_an_unknown_kind_is_refused_with_those_that_are_known(recipe):
 def test_an_engine_that_does_not_declare_it_refuses_it(recipe, executor):
     """In one sentence, which names who can, before anything runs."""
     schedule = compiled(recipe, problem().facts)
-    with pytest.raises(InvalidInput, match=r"kind halves; executors that can: halves"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"kind halves; executors that can: halves"
+    ):
         sc.run(problem(), schedule, executor=executor)
 
 

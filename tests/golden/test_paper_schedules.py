@@ -83,15 +83,6 @@ def test_table_by_hand():
     assert schedule.clip == pytest.approx((1.0 / 3.0, 5.0 / 3.0))
 
 
-@pytest.mark.parametrize(
-    ("gamma", "temperature", "epsilon", "delta_prime", "calls"),
-    [(0.2, 1.0, 0.9, 0.1, 2_828_268), (0.2, 0.5, 0.8, 0.05, 3_572)],
-)
-def test_the_counts_of_the_issue(gamma, temperature, epsilon, delta_prime, calls):
-    promise = {"epsilon": epsilon, "delta_prime": delta_prime}
-    assert paper_schedule(mdp(gamma, temperature), **promise).num_calls == calls
-
-
 def test_rollout_tables_share_rows_between_near_identical_accuracies():
     """kappa/eps = sqrt(gamma)^-8: continuations and queries of queries fall on
     common accuracies; each row appears once.
@@ -129,11 +120,6 @@ def test_price_equals_the_recurrence_for_every_operator(operator, game):
     assert schedule.delta == 0.05
     kinds = {level.kind for level in schedule.levels}
     assert sc.Kind.ROLLOUT not in kinds or operator.name != "max"
-
-
-def test_a_given_delta_prime_states_the_delta_it_keeps():
-    schedule = paper_schedule(mdp(0.2, 0.5), epsilon=0.8, delta_prime=1e-6)
-    assert schedule.delta == pytest.approx(1e-6 * (1 + schedule.num_calls), rel=1e-12)
 
 
 def test_sparse_sampling_is_the_table_with_kappa_zero():
@@ -217,20 +203,6 @@ def test_halving_the_samples_of_any_level_or_of_the_root_breaks_the_promise():
         with_root(schedule, samples=schedule.root.samples // 2)
 
 
-def test_in_a_deep_table_halving_is_noticed_down_the_chain_and_one_draw_everywhere():
-    """With slack at the leaves (V_max below the last rung) a halved leaf may
-    pass, honestly; one draw alone never does.
-    """
-    schedule = deep_schedule()
-    top = schedule.root.child
-    with pytest.raises(sc.BrokenPromise):
-        with_level(schedule, top, samples=schedule.levels[top].samples // 2)
-    for index, level in enumerate(schedule.levels):
-        if level.kind != sc.Kind.CONSTANT:
-            with pytest.raises(sc.BrokenPromise):
-                with_level(schedule, index, samples=1)
-
-
 def test_swapping_query_and_continuation_breaks_the_promise():
     schedule = deep_schedule()
     levels = enumerate(schedule.levels)
@@ -258,14 +230,6 @@ def test_promising_more_breaks_the_promise():
         replace(schedule, delta_prime=0.5 * schedule.delta_prime)
     # a table that keeps more passes
     replace(schedule, epsilon=2.0 * schedule.epsilon, delta=0.5)
-
-
-def test_a_short_cut_to_the_constant_breaks_the_promise():
-    schedule = tight_schedule()
-    for index, level in enumerate(schedule.levels):
-        if level.kind == sc.Kind.PLUGIN and level.query != 0:
-            with pytest.raises(sc.BrokenPromise):
-                with_level(schedule, index, query=0)
 
 
 def test_what_the_paper_does_not_have_is_refused():
@@ -310,8 +274,6 @@ def test_the_constant_is_exact_only_at_the_end():
         (mdp(1.0, 1.0, horizon=3), {"epsilon": 0.1, "delta": 0.1}),
         (Facts(1, 1, 0.2, sc.Max(), (0.0, 1.0)), {"epsilon": 0.1, "delta": 0.1}),
         (mdp(0.2, 1.0), {"epsilon": 0.0, "delta": 0.1}),
-        (mdp(0.2, 1.0), {"epsilon": math.nan, "delta": 0.1}),
-        (mdp(0.2, 1.0), {"epsilon": math.inf, "delta": 0.1}),
         (mdp(0.2, 1.0), {"epsilon": 0.1}),
         (mdp(0.2, 1.0), {"epsilon": 0.1, "delta": 0.1, "delta_prime": 0.1}),
         (mdp(0.2, 1.0), {"epsilon": 0.1, "delta": 1.0}),

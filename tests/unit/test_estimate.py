@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from smoothcruiser.estimate import best_action, not_excluded
+from smoothcruiser.estimate import best_action
 
 
 @pytest.mark.parametrize(
@@ -30,23 +30,3 @@ def test_ties_are_broken_by_value_for_the_mover_and_then_by_index(
     policy, q_values, player, action
 ):
     assert best_action(policy, q_values, player) == action
-
-
-NOWHERE = (math.nan, math.nan)  # an illegal action
-THREE = [(0.0, 1.0), (0.5, 2.0), (-1.0, 0.4)]
-
-
-@pytest.mark.parametrize(
-    ("boxes", "of_max", "of_min"),
-    [
-        # by hand: for max an action whose top is below another's bottom is out
-        (THREE, (0, 1), (0, 2)),
-        # boxes that touch: either may be best
-        ([(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)], (1, 2), (0, 1)),
-        ([(0.5, 0.5)] * 3, (0, 1, 2), (0, 1, 2)),
-        ([NOWHERE, THREE[0], NOWHERE, *THREE[1:]], (1, 3), (1, 4)),
-    ],
-)
-def test_actions_not_excluded(boxes, of_max, of_min):
-    assert not_excluded(boxes, 1) == of_max
-    assert not_excluded(boxes, 2) == of_min

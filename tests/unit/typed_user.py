@@ -39,7 +39,6 @@ operators: list[sc.Operator] = [
     sc.Max(),
     sc.CustomOperator(lambda q: float(max(q)), lambda q: [1.0, 0.0], smooth=1.0),
 ]
-assert_type(operators[0].value([0.0, 1.0]), float)
 assert_type(sc.check_operator(operators[0], num_actions=2).ok, bool)
 
 # problems
@@ -52,11 +51,8 @@ shop = sc.MDP(
     initial_state=0,
 )
 assert_type(shop, sc.MDP)
-assert_type(shop.num_actions, int)
 assert_type(shop.labels(0), tuple[str, ...] | None)
-assert_type(shop.label(0, 1), str)
 assert_type(shop.legal_actions(0), list[int])
-assert_type(shop.is_terminal(0), bool)
 game = sc.Game(
     step,
     player=lambda state: 1 + state % 2,
@@ -84,41 +80,22 @@ assert_type(sc.adapters.Adapter.__name__, str)
 
 # progress
 def report(news: sc.Progress) -> bool:
-    assert_type(news.phase == "sampling", bool)
-    assert_type(news.calls, int)
     assert_type(news.price, int | None)
-    assert_type(news.seconds, float)
     assert_type(news.seconds_left, float | None)
     assert_type(news.interval, Interval | None)
-    assert_type(news.states, int | None)
-    assert_type(news.nodes, int | None)
     return news.seconds < 60
 
 
 # one answer
 answer = sc.plan(shop, epsilon="5%", delta=0.1, budget=1e6, seed=1, progress=report)
 assert_type(answer, sc.Estimate)
-assert_type(answer.value, float)
 assert_type(answer.interval, Interval | None)
-assert_type(answer.q_values, tuple[float, ...])
 assert_type(answer.policy, tuple[float, ...])
-assert_type(answer.action, int | None)
 assert_type(answer.action_label, str | None)
-assert_type(answer.labels, tuple[str, ...] | None)
-assert_type(answer.label(0), str)
-assert_type(answer.num_calls, int)
-assert_type(answer.epsilon, float | None)
-assert_type(answer.delta, float | None)
-assert_type(answer.method, str)
-assert_type(answer.seconds, float)
-assert_type(answer.compile_seconds, float)
 assert_type(answer.notes, tuple[str, ...])
 assert_type(answer.certificate, sc.Certificate | None)
 if answer.certificate is not None:
-    assert_type(answer.certificate.confidence, float)
     assert_type(answer.certificate.q_intervals, tuple[Interval, ...])
-    assert_type(answer.certificate.best_actions, tuple[int, ...] | None)
-    assert_type(answer.certificate.assumptions, tuple[str, ...])
 
 # methods as objects
 methods = [
@@ -156,13 +133,10 @@ assert_type(forecast.to_json(), str)
 ready = sc.prepare(shop, epsilon=0.1, delta=0.1)
 assert_type(ready, sc.Prepared)
 assert_type(ready.run(), sc.Estimate)
-assert_type(ready.notes, tuple[str, ...])
 solution = sc.solve(chain, tolerance=1e-8, method="policy-iteration", max_sweeps=1000)
 assert_type(solution, sc.Solution)
 assert_type(solution.values, NDArray[np.float64])
-assert_type(solution.q_values, NDArray[np.float64])
 assert_type(solution.policy, NDArray[np.float64])
-assert_type(solution.residual_bound, float)
 assert_type(solution.index(0), int)
 worth = sc.evaluate(shop, lambda state: (0.5, 0.5), epsilon=0.1, delta=0.1)
 assert_type(worth, sc.Estimate)
@@ -190,18 +164,14 @@ assert_type(tree.action(), int)
 agent = sc.Agent(shop, sc.UCT(), budget=1000, progress=True)
 assert_type(agent, sc.Agent)
 assert_type(agent.decide(0), int)
-assert_type(agent.action_label, str | None)
 assert_type(agent.estimate, sc.Estimate | None)
 assert_type(agent.policy(0), tuple[float, ...])
 played = sc.play(agent, episodes=3, progress=report)
 assert_type(played, sc.Summary)
-assert_type(played.mean_return, float)
 assert_type(played.actions, dict[str, int])
 runs = sc.compare(chain, budgets=[1000], methods=["uct", "certified"], progress=True)
 assert_type(runs, sc.Comparison)
-assert_type(runs[0].value, float | None)
 assert_type(runs[0].error, float | None)
-assert_type(runs.repeats, int)
 assert_type(sc.resume(1, "runs.db", shop, seconds=1.0), sc.Estimate)
 
 # what shows itself: nine objects and more
@@ -213,10 +183,7 @@ for thing in (answer, plan, ready, solution, check, runs, tree, memory, shop, pl
     assert_type(thing.summary(), str)
     assert_type(thing.summary(width=100), str)
     assert_type(thing._repr_html_(), str)
-    assert_type(str(thing), str)
-    assert_type(repr(thing), str)
 assert_type(sc.report(answer, "answer.html", problem=shop, exact=answer), Path)
-assert_type(sc.report(solution, Path("solution.html")), Path)
 assert_type(sc.view(tree), str)
 assert_type(sc.view(tree, "tree.html", depth=2, width=4), Path)
 

@@ -21,7 +21,6 @@ from engine_agreement import (
     sharp_tables,
 )
 from numba import njit
-from test_engines import halved_gradient, halved_value
 
 import smoothcruiser as sc
 
@@ -35,11 +34,6 @@ OPERATORS = (
 
 
 # --- int (tests/golden compares a tuple too) ----------------------------------
-
-
-@njit
-def hop(state, action, rng):
-    return rng.random(), (3 * state + action + rng.integers(3)) % 11
 
 
 # --- float: a noisy walk that ends far out ------------------------------------
@@ -193,17 +187,3 @@ def test_agreement_on_every_kind_of_state(name):
                 *sharp_tables(problem.facts),
             ):
                 assert_workers_do_not_matter(problem, schedule, state)
-
-
-@pytest.mark.slow
-def test_agreement_on_a_user_operator_with_a_user_oracle():
-    operator = sc.CustomOperator(halved_value, halved_gradient, smooth=0.25)
-    problem = sc.MDP(hop, num_actions=2, discount=0.5, operator=operator)
-    for schedule in (
-        hand_made(problem.facts),
-        random_table(problem.facts, 1),
-        randomized_table(problem.facts, 1),
-        *paper_tables(problem.facts),
-    ):
-        assert_engines_agree(problem, schedule, 4)
-    assert_workers_do_not_matter(problem, hand_made(problem.facts), 4)

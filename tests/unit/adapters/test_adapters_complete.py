@@ -6,7 +6,6 @@ its library is missing. Listing them loads none of the libraries.
 """
 
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import smoothcruiser as sc
-from smoothcruiser.cli.app import app
+from doors import app, run_python
 from smoothcruiser.problem.adapter_protocol import (
     Adapter,
     list_adapters,
@@ -95,7 +94,4 @@ def test_listing_loads_no_library():
         "descriptions()\n"
         f"print([name for name in {[*filter(None, LIBRARIES.values())]} if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
+    assert run_python(program).stdout.strip() == "[]"

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit.random.streams import stream
+from doors import stream
 
 dm_env = pytest.importorskip("dm_env")
 pytest.importorskip("gymnasium")
 from dm_env import specs  # noqa: E402
 
-from smoothcruiser.adapters import dm_env as adapter  # noqa: E402
+adapter = sc.adapters.dm_env
 
 pytestmark = pytest.mark.compiles
 OPTIONS = {"discount": 0.5, "operator": sc.Max()}

@@ -9,7 +9,7 @@ import math
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.adapters.rddl.code import functions, pick
+from smoothcruiser.adapters.rddl.code import pick
 from smoothcruiser.adapters.rddl.expressions import (
     ChoiceNode,
     ConstantNode,
@@ -22,13 +22,7 @@ from smoothcruiser.adapters.rddl.expressions import (
 )
 from smoothcruiser.adapters.rddl.fluents import Fluent, list_actions
 from smoothcruiser.adapters.rddl.grounding import Assignment, GroundInstance
-from smoothcruiser.adapters.rddl.laws import (
-    StepLaw,
-    interval,
-    law,
-    reward_range,
-    state_ranges,
-)
+from smoothcruiser.adapters.rddl.laws import StepLaw, interval, law
 from smoothcruiser.problem.arguments import split_name
 
 
@@ -60,11 +54,6 @@ def test_other_values_than_bools():
     assert list_actions([whole], 1, 10).labels == ("noop", "force=-1", "force=1")
     on = Fluent("valve", (), "bool", (), True)
     assert list_actions([on], 1, 10).labels == ("noop", "~valve")
-
-
-def test_too_many_are_refused_with_their_number_and_the_limit():
-    with pytest.raises(sc.InvalidInput, match=r"1,099,511,627,776 joint .*than 1,024"):
-        list_actions(bools(*(f"a{i}" for i in range(40))), 40, 1024)
 
 
 @pytest.mark.parametrize("kind, word", [("real", "continuous"), ("int", "any whole")])
@@ -100,32 +89,6 @@ def test_discrete_takes_places_in_proportion():
 
 
 # --- ranges -------------------------------------------------------------------
-
-
-def counter(expression):
-    """One whole fluent n, one action a, n' = expression, paid n'."""
-    states, actions = (Fluent("n", (), "int", (), 0),), tuple(bools("a"))
-    return GroundInstance(
-        states=states,
-        actions=actions,
-        assignments=(Assignment(2, expression, "int"),),
-        after=(2,),
-        reward=SlotNode(2, "int"),
-        preconditions=(),
-        ends=(),
-    )
-
-
-def test_a_fluent_that_stops_growing_has_the_range_it_reaches():
-    plus = apply("+", SlotNode(0, "int"), SlotNode(1, "bool"))
-    ground = counter(apply("min", plus, ConstantNode(7)))
-    both = ((False,), (True,))
-    assert state_ranges(ground, (2,), both) == [(2.0, 7.0)]
-    assert reward_range(ground, [(2.0, 7.0)], both) == (2.0, 7.0)
-    assert state_ranges(ground, (2,), ((False,),)) == [(2.0, 2.0)]
-    step = functions(ground).step
-    assert step((7,), (True,), None) == (7.0, (7,))
-    assert state_ranges(counter(plus), (2,), both) == [(2.0, math.inf)]
 
 
 def test_a_law_that_reads_what_was_sampled_is_summed_over_it():

@@ -88,13 +88,6 @@ def test_end_components_are_no_way_to_a_goal(here):
     worth("round.umb,reach=goal,bounded=2", 0.4)
 
 
-def test_bounded_counts_steps(here):
-    rows = [[[(0, 0.5), (1, 0.5)]], [[(1, 1)]]]
-    save(here / "wait.umb", rows, labels={"goal": at(2, 1)})
-    worth("wait.umb,reach=goal,bounded=3", 0.875)
-    worth("wait.umb,reach=goal", 1.0)
-
-
 def test_avoided_states_end_the_play_and_goals_come_first(here):
     """Through 1 to the goal for sure, or directly with 0.7."""
     save(

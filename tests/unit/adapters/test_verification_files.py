@@ -136,14 +136,6 @@ def test_archives_that_unpack_to_more_than_fits_are_refused(here, monkeypatch):
     refused("npz:large.npz", r"large\.npz holds .* at most 100,000")
 
 
-def test_a_truncated_archive_is_named(here):
-    np.savez("whole.npz", **GOOD)
-    whole = (here / "whole.npz").read_bytes()
-    for size in range(0, len(whole), 97):
-        (here / "cut.npz").write_bytes(whole[:size])
-        refused("npz:cut.npz", "damaged")
-
-
 # --- UMB ----------------------------------------------------------------------
 
 

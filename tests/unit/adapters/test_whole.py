@@ -8,13 +8,12 @@ which of two equal objects is pointed at. What cannot be looked into is refused.
 import collections
 import enum
 import itertools
-import os
-import subprocess
-import sys
 from copy import deepcopy
 
 import numpy as np
 import pytest
+
+from doors import run_python
 
 pytest.importorskip("gymnasium")
 from smoothcruiser.adapters.gymnasium.whole import HiddenContents, shows_all, whole
@@ -156,7 +155,5 @@ def test_a_key_is_the_same_in_another_process():
         "held = [{'x', 'y', 'z'}, {'a': (1, 2.5)}, np.arange(3)]\n"
         "print(whole(held).hex())"
     )
-    environment = os.environ | {"PYTHONHASHSEED": "1"}
-    run = [sys.executable, "-c", program]
-    there = subprocess.check_output(run, env=environment, text=True)
+    there = run_python(program, PYTHONHASHSEED="1").stdout
     assert there.strip() == whole(held).hex()

@@ -12,7 +12,7 @@ import sys
 import pytest
 from click.shell_completion import ShellComplete
 
-from smoothcruiser.cli.app import app
+from doors import app, run_python
 from smoothcruiser.methods import METHODS
 from smoothcruiser.operators import OPERATORS
 from smoothcruiser.problem.arguments import read_parameters
@@ -87,4 +87,4 @@ def test_no_library_is_imported_for_it():
         "assert problem_names(None, None, 'gym:')\n"
         "assert not {'gymnasium', 'pyspiel', 'numba'} & set(sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True)
+    run_python(script)

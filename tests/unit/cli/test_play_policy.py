@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from smoothcruiser.cli.app import app
-from smoothcruiser.errors import InvalidInput
+import smoothcruiser as sc
+from doors import app
 
 pytestmark = pytest.mark.compiles
 
@@ -54,7 +54,7 @@ def test_a_policy_is_played(here, text):
 )
 def test_what_cannot_be_played_is_told_in_a_sentence(here, options, words):
     done = played(*options)
-    assert isinstance(done.exception, InvalidInput)
+    assert isinstance(done.exception, sc.InvalidInput)
     assert words in str(done.exception)
 
 

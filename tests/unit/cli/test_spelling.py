@@ -67,13 +67,3 @@ def test_an_import_error_underneath_is_shown():
     assert "libGL.so.1" in shown(broken)
     other = ModuleNotFoundError("No module named 'cloudpickle'", name="cloudpickle")
     assert "cloudpickle" in shown(other)
-
-
-@pytest.mark.compiles
-def test_plan_takes_an_environment():
-    env = pytest.importorskip("gymnasium").make("FrozenLake-v1")
-    env.reset(seed=0)
-    usual = {"discount": 0.5, "operator": sc.Max()}
-    agent = sc.Agent(env, "exact", **usual)
-    agent.act()
-    assert sc.plan(env, method="exact", **usual).value == agent.estimate.value

@@ -41,11 +41,6 @@ def test_a_promise_is_told_with_its_limits(asked, promise):
     assert promise in shown(delta=0.1, **asked)["promise"]
 
 
-def test_a_price_is_told_where_there_is_a_promise():
-    assert "not known before" in shown(epsilon=1, delta=0.1)["price"]
-    assert "price" not in shown(budget=50, delta=0.1)
-
-
 def test_a_choice_is_told_once():
     problem = sc.MDP(
         lambda s, a, rng: (rng.random(), rng.random()),

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,8 +19,8 @@ from results import a_comparison, an_estimate
 from rich.cells import cell_len
 
 import smoothcruiser as sc
+from doors import run_python
 from smoothcruiser import displayable as shown
-from smoothcruiser.certified.state_table import queried_estimates
 from smoothcruiser.comparison import jobs_of
 from smoothcruiser.display import markup as picture
 from smoothcruiser.display import page
@@ -237,7 +236,7 @@ def test_importing_loads_no_renderer_and_printing_no_compiler():
         "assert 'numba' not in sys.modules\n"
         "assert 'jinja2' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)
 
 
 def test_an_object_of_a_users_own_costs_one_builder(monkeypatch):
@@ -562,13 +561,3 @@ def test_ticks_are_round_numbers_inside_the_axis():
         assert " ".join(label for _, label in picture._ticks(*ends)) == expected
     for width in (0.1, 0.37, 1.0, 2.4, 5.2, 9.9):
         assert 3 <= len(picture._ticks(0.033, 0.033 + width)) <= 8
-
-
-def test_a_memory_shows_the_usual_error_of_its_queries():
-    made = sc.Certified(world("ring"), delta=0.1)
-    answer = made.query(2, budget=300)
-    assert answer.standard_error
-    (found,) = queried_estimates(made)
-    assert found.standard_error == answer.standard_error
-    assert format_bound(answer.standard_error) in str(made)
-    assert "a usual error is not promised" in " ".join(str(made).split())

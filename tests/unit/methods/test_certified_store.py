@@ -1,15 +1,11 @@
 """Certified search in a store: plan keeps it, resume and load go on with it."""
 
-import json
-
 import pytest
-from click.testing import CliRunner
 from worlds import mdp
 
 import smoothcruiser as sc
+from doors import Store
 from smoothcruiser.certified import query_progress, sample_batches
-from smoothcruiser.cli.app import app
-from smoothcruiser.store import Store
 
 pytestmark = pytest.mark.compiles
 GARNET = "garnet:states=40,actions=2,branching=5"
@@ -67,19 +63,6 @@ def test_a_stop_by_the_clock_costs_no_bit(tmp_path):
         stops += 1
     assert stops > 1
     assert bits(sc.resume(1, store, plain())) == bits(whole)
-
-
-def test_a_larger_budget_goes_on_from_all_samples(tmp_path):
-    """The same budget gives the same answer again; a larger one goes on."""
-    store = tmp_path / "store.db"
-    small = sc.plan(problem(), **ASKED, budget=800, store=store)
-    assert small.num_calls <= 800
-    assert bits(sc.resume(1, store)) == bits(small)
-    large = sc.resume(1, store, budget=10**6)
-    assert large.epsilon == 0.5
-    assert large.num_calls > small.num_calls
-    truth = sc.plan(problem(), method="exact").value
-    assert large.interval[0] <= truth <= large.interval[1]
 
 
 def test_a_smaller_budget_than_before_is_kept(tmp_path, monkeypatch):
@@ -142,22 +125,3 @@ def test_what_cannot_be_loaded_is_said(tmp_path):
         sc.Certified.load(store, plain())
     with pytest.raises(sc.InvalidInput, match="not kept in a store"):
         sc.Agent(plain(), method="certified", epsilon=1, delta=0.1, store=store)
-
-
-def test_the_command_line_keeps_and_resumes(tmp_path):
-    """--store, --max-states, then --resume with more of them."""
-    store = str(tmp_path / "store.db")
-
-    def told(*words):
-        done = CliRunner().invoke(app, ["plan", *words, "--json"])
-        assert done.exit_code == 0, done.output
-        return json.loads(done.stdout)
-
-    asked = ["--discount", "0.8", "--temperature", "0.1", "--method", "certified"]
-    promise = ["--epsilon", "0.5", "--delta", "0.1", "--store", store]
-    first = told(GARNET, *asked, *promise, "--max-states", "10")
-    assert first["epsilon"] > 0.5
-    assert any("max_states" in note for note in first["notes"])
-    second = told("--resume", "1", "--store", store, "--max-states", "1000")
-    assert second["epsilon"] == 0.5
-    assert second["num_calls"] > first["num_calls"]

@@ -215,7 +215,6 @@ def by_uct(**asked):
     [
         ("^plan has no option 'epsilom'; did you", lambda p: sc.plan(p, epsilom=0.1)),
         ("^An Agent has no option 'bugdet'", lambda p: sc.Agent(p, bugdet=3)),
-        ("^explain has no option", lambda p: sc.explain(p, delat=0.1)),
         ("^evaluate has no option", lambda p: sc.evaluate(p, [0, 0, 0], bugdet=3)),
         (
             "^run has no option",
@@ -223,7 +222,6 @@ def by_uct(**asked):
         ),
         ("^resume has no option", lambda p: sc.resume(1, "runs.db", seed=3)),
         ("^plan_many has no option 'state'", lambda p: sc.plan_many(p, [0], state=1)),
-        ("belongs to method 'paper'", lambda p: sc.plan(p, delta_prime=0.1)),
         (
             "certify= belongs to tree searches",
             lambda p: sc.plan(p, certify=True, method="certified"),
@@ -232,7 +230,6 @@ def by_uct(**asked):
             "exact has no parameter 'depth'",
             lambda p: sc.plan(p, method="exact", options={"depth": 3}),
         ),
-        ("is a class; give an object", lambda p: sc.plan(p, method=sc.UCT)),
         ("bound must be one of", lambda p: sc.CertifiedSearch(bound="magic")),
         (
             "Tree search runs on executor",
@@ -249,25 +246,6 @@ def by_uct(**asked):
 def test_what_cannot_be_run_is_refused_in_one_sentence(words, call):
     with pytest.raises(sc.InvalidInput, match=words):
         call(known())
-
-
-@pytest.mark.compiles
-@pytest.mark.parametrize("name", ["certified", "uct"])
-def test_a_listener_that_says_false_ends_the_search(name):
-    """Law: False from ``progress`` ends with what is known, in plan and in an agent."""
-    heard = []
-
-    def listen(news):
-        heard.append(news)
-        return False
-
-    asked = {"delta": 0.1} if name == "certified" else {}
-    asked |= {"budget": 60_000, "progress": listen}
-    assert sc.plan(simulator(), method=name, **asked).num_calls < 60_000
-    assert [news.phase for news in heard] == ["preparing", "done"]
-    sc.Agent(simulator(), name, **asked).act(0)
-    assert [news.phase for news in heard[2:]] == ["compiling", "done"]
-    assert heard[-1].calls < 60_000
 
 
 @pytest.mark.compiles

@@ -1,11 +1,10 @@
 """A program imports the method that it asks for, and no other: that is its first wait."""
 
 import copy
-import subprocess
-import sys
 
 import pytest
 
+from doors import run_python
 from smoothcruiser.methods import METHODS, Methods
 
 PROGRAM = """
@@ -36,16 +35,7 @@ PROMISE = {"epsilon": 0.5, "delta": 0.1}
 @pytest.mark.compiles
 def test_a_method_loads_no_other(method, asked, others):
     program = PROGRAM.format(method=method, asked=asked, others=others)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == []
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_row_of_the_table_has_the_name_of_its_method(name):
-    assert METHODS[name].name == name
+    assert run_python(program).stdout.split() == []
 
 
 def test_a_copy_of_the_table_is_a_table_of_its_own():

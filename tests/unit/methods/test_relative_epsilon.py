@@ -6,7 +6,6 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.certified.query_limits import make_limits
 from smoothcruiser.query import Query, check_delta
 
 pytestmark = pytest.mark.compiles
@@ -19,13 +18,7 @@ def coin(state, action, rng):
 
 
 def problem(**more):
-    common = {
-        "num_actions": 2,
-        "discount": 0.5,
-        "operator": sc.Max(),
-        "initial_state": 0,
-    }
-    return sc.MDP(coin, **(common | more))
+    return mdp(coin, **({"operator": sc.Max()} | more))
 
 
 @pytest.mark.parametrize(
@@ -74,16 +67,6 @@ def test_an_interval_that_holds_0_goes_to_the_limit_and_says_so():
         fair, epsilon="5% of value", delta=0.1, method="certified", budget=3_000
     )
     assert any("5% of the value was not reached" in note for note in answer.notes)
-
-
-def test_the_goal_is_a_share_of_the_smallest_value_in_the_interval():
-    limits = make_limits(None, None, None, None, "value", 0.0, SHARE)
-    assert limits.goal_at((2.0, 3.0)) == pytest.approx(0.2)
-    assert limits.goal_at((-3.0, -2.0)) == pytest.approx(0.2)
-    assert limits.goal_at((-1.0, 2.0)) is None
-    assert limits.goal_at((0.0, 0.0)) == 0.0
-    assert limits.is_reached(0.2, (2.0, 3.0))
-    assert not limits.is_reached(0.21, (2.0, 3.0))
 
 
 def test_a_schedule_takes_it_where_bounds_exclude_0():

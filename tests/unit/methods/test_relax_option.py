@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from doors import Query
 from smoothcruiser.methods.relaxing import PreparedRelaxation, with_operator
-from smoothcruiser.query import Query
 from smoothcruiser.schedule.relaxation import q_band, relax_through, value_band
 
 RELAX = {"method": "smoothcruiser", "options": {"relax": "entropy"}}
@@ -143,9 +143,3 @@ def test_what_cannot_be_relaxed_gets_one_sentence(how, words):
     asked = {"epsilon": "20%", "delta": 0.1, **RELAX} | how
     with pytest.raises(sc.InvalidInput, match=words):
         sc.plan(problem, **asked)
-
-
-def test_a_price_above_the_budget_is_refused():
-    problem = sc.make(WORLD, discount=0.2, temperature=1.0)
-    with pytest.raises(sc.Unpayable, match="larger epsilon"):
-        sc.plan(problem, epsilon="30%", delta=0.1, budget=10, **RELAX)

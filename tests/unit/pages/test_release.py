@@ -4,14 +4,13 @@ Broken on purpose: another version in CITATION.cff or CHANGELOG.md fails here.
 """
 
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 import smoothcruiser as sc
+from doors import run_words
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -55,10 +54,5 @@ def test_type_checkers_read_the_types_of_the_package():
 
 @pytest.mark.compiles
 def test_the_command_prints_the_version():
-    done = subprocess.run(
-        [sys.executable, "-m", "smoothcruiser", "--version"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_words("-m", "smoothcruiser", "--version")
     assert done.stdout == f"smoothcruiser, version {PROJECT['version']}\n"

@@ -20,14 +20,6 @@ def chain():
     return sc.make("chain:n=5", discount=0.9, operator="max")
 
 
-def test_a_certified_agent_keeps_one_memory():
-    agent = sc.Agent(chain(), "certified", epsilon=0.5, delta=0.1, seed=3)
-    assert agent.act(0) == 1
-    first = agent.estimate.num_calls
-    agent.act(0)
-    assert agent.estimate.num_calls == 0 < first
-
-
 def test_an_agent_may_draw_from_its_policy():
     problem = sc.make("chain:n=3", discount=0.2, temperature=10.0)
     agent = sc.Agent(problem, "exact", sample=True)
@@ -113,17 +105,6 @@ def test_two_agents_and_a_players_own_function():
     assert played.opponent == "greedy"
     few = sc.play(sc.Agent(chain()), episodes=1).to_dict()
     assert few["return_interval"] == ["-Infinity", "Infinity"]
-
-
-def test_searching_agents_play_too():
-    for method, options in (("certified", {"delta": 0.1}), ("uct", {})):
-        summary = sc.play(
-            sc.Agent(nim_game(), method, budget=400, **options), episodes=4, side=1
-        )
-        assert summary.wins == 4, method
-        # a search reads outcomes=, a tree samples
-        assert summary.calls_per_decision <= 400
-        assert (summary.calls_per_decision > 0) == (method == "uct")
 
 
 def test_intervals():
@@ -228,13 +209,7 @@ def always_5(state, problem, rng):
         (lambda: sc.Agent(42), r"Problem .* or a .*gym:, .*openspiel:"),
         (lambda: exact_nim().act((0, 1)), "The episode is over"),
         (lambda: sc.Agent(chain(), "uct", budgte=1), "'budgte'; did you mean budget="),
-        (lambda: sc.Agent(chain(), "utc"), "Unknown method 'utc'"),
         (lambda: sc.Agent(chain(), "uct", options={"c": 1}), "no parameter 'c'"),
-        (
-            lambda: sc.Agent(chain(), "certified", simulations=5),
-            "certified does not use simulations",
-        ),
-        (lambda: sc.Agent(chain(), "uct", seed=-1), "must be a"),
         (lambda: sc.Agent(chain(), "uct", seconds=0), "must be a"),
     ],
 )

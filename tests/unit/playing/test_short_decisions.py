@@ -116,17 +116,3 @@ def test_auto_chooses_at_every_state_where_calls_are_limited(prepared):
     for state in (0, 3):
         agent.act(state)
     assert prepared["choices"] == 2
-
-
-def test_the_command_line_takes_a_limit_in_place_of_an_epsilon():
-    from smoothcruiser.cli.play import _check_promise
-
-    limits = ("epsilon", "budget", "seconds", "seconds_total")
-    nothing = {"delta": 0.1} | dict.fromkeys(limits)
-    for limit in ({"epsilon": "5%"}, {"budget": 100}, {"seconds": TINY}):
-        _check_promise(world(), "smoothcruiser", nothing | limit)
-        without = nothing | limit | {"delta": None}
-        with pytest.raises(sc.InvalidInput, match=r"--delta 0\.1"):
-            _check_promise(world(), "smoothcruiser", without)
-    with pytest.raises(sc.InvalidInput, match="--seconds, --budget"):
-        _check_promise(world(), "smoothcruiser", nothing)

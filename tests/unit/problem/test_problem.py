@@ -18,22 +18,6 @@ def step(state, action, rng):
 GOOD = {"num_actions": 2, "discount": 0.5, "operator": sc.Entropy(1.0)}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "remedy"),
-    [
-        ("num_actions", True, "whole number"),
-        ("horizon", 2.5, "whole number"),
-        ("value_bounds", (0.0,), "two finite numbers"),
-        ("min_actions", 0, "from 1 to num_actions = 2"),
-    ],
-)
-def test_a_bad_parameter_is_named_with_its_value_and_remedy(name, value, remedy):
-    """tests/unit/test_api_bad_input.py has the others."""
-    with pytest.raises(sc.InvalidInput) as caught:
-        sc.MDP(step, **{**GOOD, name: value})
-    assert all(part in str(caught.value) for part in (name, repr(value), remedy))
-
-
 def test_numpy_numbers_are_numbers():
     numbers = {"num_actions": np.int64(3), "discount": np.float32(0.5)}
     problem = sc.MDP(step, **(GOOD | numbers), horizon=np.int32(4))
@@ -65,13 +49,6 @@ def test_legal_actions_terminals_and_players():
     stuck = sc.MDP(step, legal=lambda s, a: False, **GOOD)
     with pytest.raises(sc.InvalidInput, match=r"State 5 has no legal action.*termina"):
         stuck.legal_actions(5)
-
-
-def test_the_start_state():
-    assert sc.MDP(step, initial_state="a", **GOOD).start() == "a"
-    assert sc.MDP(step, initial_state="a", **GOOD).start("b") == "b"
-    with pytest.raises(sc.InvalidInput, match="initial_state"):
-        sc.MDP(step, **GOOD).start()
 
 
 def test_a_problem_is_compiled_if_all_its_functions_are():

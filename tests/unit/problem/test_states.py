@@ -55,24 +55,6 @@ def test_zero_has_no_sign_in_keys_and_objects_have_none():
         state_key(boxed)
 
 
-@pytest.mark.compiles
-def test_certified_values_of_states_with_the_same_bytes():
-    """From 7 half of the steps lead to uint8 255, which pays 1 for ever, and half to
-    int8 -1, which pays nothing: V(7) = 0.5 * 0.5 * 2.
-    """
-
-    def step(state, action, rng):
-        if state[0] != 7:
-            return float(state[0] > 0), state.copy()
-        up = rng.random() < 0.5
-        return 0.0, np.array([255], np.uint8) if up else np.array([-1], np.int8)
-
-    start = np.array([7], np.uint8)
-    problem = mdp(step, num_actions=1, operator=sc.Max(), initial_state=start)
-    found = sc.plan(problem, method="certified", epsilon=0.1, delta=0.01)
-    assert found.interval[0] <= 0.5 <= found.interval[1]
-
-
 @numba.njit
 def to_the_top_bit(state, action, rng):
     if state == 0:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.problem.zoo import ZOO
+from doors import ZOO
 
 
 def outcomes(problem, state, action):
@@ -78,14 +78,6 @@ def test_grid_rewards_every_arrival_in_the_far_corner():
     }
     assert not problem.facts.terminals
     assert problem.start() == 0
-
-
-def test_grid_of_three_has_a_wall_in_the_middle():
-    problem, at = grid(3)
-    assert outcomes(problem, at(1, 0), 1)[at(1, 1)][0] == 0.75
-    assert outcomes(problem, at(0, 0), 1) == {at(0, 0): (1.0, 0.0)}
-    # (0, 0) has (1, 0) as its only neighbour: the move succeeds for sure.
-    assert outcomes(problem, at(0, 0), 3) == {at(1, 0): (1.0, 0.0)}
 
 
 @pytest.mark.parametrize(

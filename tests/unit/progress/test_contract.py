@@ -6,8 +6,6 @@ import logging
 import multiprocessing
 import pickle
 import re
-import subprocess
-import sys
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +13,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from doors import run_python
 from smoothcruiser.progress import (
     add_earlier_work,
     progress_callback,
@@ -342,9 +341,7 @@ def test_a_bar_writes_lines_to_standard_error_alone():
         "temperature=1.0); print(sc.plan(p, epsilon='5%', delta=0.1, "
         "method='smoothcruiser', progress=True).num_calls)"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    ran = run_python(program)
     assert ran.stdout == "19272\n"
     lines = ran.stderr.splitlines()
     assert lines[0] == "smoothcruiser: preparing"
@@ -371,10 +368,7 @@ def test_the_log_says_what_was_chosen_and_when_phases_began(caplog):
     assert told.index("compiling begins") < told.index("sampling begins")
     # apart: the command line, which other tests run in this process, takes it away
     program = "import logging, smoothcruiser as sc; print(logging.getLogger(sc.__name__).handlers)"
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True
-    )
-    assert "NullHandler" in ran.stdout
+    assert "NullHandler" in run_python(program).stdout
 
 
 def test_stores_are_logged(caplog, tmp_path):

@@ -166,17 +166,6 @@ def test_repeats_are_plans():
 
 
 @pytest.mark.compiles
-def test_scaled_rewards_are_a_lower_temperature():
-    """F_lambda(cQ) = c F_{lambda/c}(Q): rewards times 100 at lambda = 10 are
-    the rewards at lambda = 0.1.
-    """
-    environment = figures.ENVIRONMENTS[2]
-    scaled = sc.solve(full.variant(environment, sc.Entropy(10.0), scale=100.0)).values
-    cold = sc.solve(full.variant(environment, sc.Entropy(0.1))).values
-    np.testing.assert_allclose(scaled, 100.0 * np.asarray(cold), rtol=1e-9)
-
-
-@pytest.mark.compiles
 def test_the_reward_sensitive_cases_are_sensitive():
     for case in full.cases():
         if case.group == "reward-sensitive":

@@ -67,23 +67,3 @@ def test_auto_takes_the_schedule_up_to_its_price_and_certified_search_below():
         sc.explain(asked, method="auto", budget=budget - 1, **PROMISE).method
         == "certified"
     )
-
-
-@pytest.mark.parametrize("budget", [0, 0.5, -1, float("nan"), float("inf"), True])
-def test_a_budget_below_one_call_is_refused(budget):
-    with pytest.raises(sc.InvalidInput, match="budget"):
-        sc.explain(problem(), method="smoothcruiser", budget=budget, **PROMISE)
-
-
-def test_an_unpayable_epsilon_is_called_unpayable():
-    """It was "The root's 59311707951422423040 draws do not keep epsilon; raise
-    the samples".
-    """
-    made = mdp(
-        lambda state, action, rng: (rng.random(), state),
-        num_actions=1,
-        discount=0.0,
-        operator=sc.Max(),
-    )
-    with pytest.raises(sc.Unpayable):
-        sc.plan(made, epsilon=1e-10, delta=0.1, method="smoothcruiser")

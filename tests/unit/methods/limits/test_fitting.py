@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 import smoothcruiser as sc
+from doors import Query
 from smoothcruiser.engines.stopping_rule import stopping_rule
 from smoothcruiser.methods.schedule_run import start_run
 from smoothcruiser.methods.schedule_within_limits import (
@@ -13,7 +14,6 @@ from smoothcruiser.methods.schedule_within_limits import (
     FittedSchedule,
     fit_schedule,
 )
-from smoothcruiser.query import Query
 from smoothcruiser.schedule.alternatives import quick_schedule
 from smoothcruiser.schedule.reach import OutOfTime, patience
 
@@ -62,13 +62,6 @@ def test_a_budget_for_nothing_has_an_answer():
     assert again.value == found.value  # a budget does not depend on the machine
 
 
-def test_what_is_missing_is_one_sentence():
-    with pytest.raises(sc.InvalidInput, match=r"needs epsilon.*or a limit.*seconds="):
-        sc.plan(problem(), delta=0.1, method="smoothcruiser")
-    with pytest.raises(sc.InvalidInput, match="needs delta"):
-        sc.plan(problem(), budget=1_000, method="smoothcruiser")
-
-
 def test_seconds_choose_a_schedule_for_the_measured_speed():
     """Law: a simulator that waits gets a cheaper schedule, the calls that measure it
     are counted, and what was asked for is named with its price.
@@ -101,25 +94,6 @@ def test_a_promise_that_fits_the_time_keeps_its_bits():
     assert (timed.value, timed.interval) == (plain.value, plain.interval)
     assert timed.num_calls > plain.num_calls  # the calls that measured the speed
     assert timed.notes == plain.notes
-
-
-@pytest.mark.parametrize("target", ["q_values", "value"])
-def test_a_callback_that_returns_false_stops(target):
-    """Law: at the first shard; None, as most callbacks return, goes on."""
-    seen = []
-    asked = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser"}
-    asked |= {"shards": 30, "target": target}
-
-    def never(progress):
-        seen.append(progress)
-        return progress.calls == 0
-
-    found = sc.plan(problem(), progress=never, **asked)
-    assert [news.phase for news in seen if news.calls] == ["sampling", "done"]
-    assert any("by the progress function" in note for note in found.notes)
-    assert found.epsilon > 0.3
-    whole = sc.plan(problem(), progress=seen.append, **asked)
-    assert whole.epsilon == 0.3
 
 
 def test_a_call_that_never_returns_does_not_hold_the_answer():

@@ -264,14 +264,6 @@ def test_one_step_at_least_is_made_before_an_end():
     assert ends == pytest.approx([math.log(2.0), 1.0 + 2.0 * math.log(2.0)])
 
 
-def test_a_total_makes_a_schedule_cheaper():
-    """The same epsilon costs less where values are known to be closer together."""
-    plain = discounted(discount=0.5, operator=sc.Entropy(2.0))
-    paid = discounted(discount=0.5, operator=sc.Entropy(2.0), payoffs="end")
-    prices = [sc.explain(p, epsilon=0.6, delta=0.1).num_calls for p in (plain, paid)]
-    assert prices[1] < 0.6 * prices[0]
-
-
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
@@ -346,9 +338,3 @@ def test_certificates_and_fingerprints_name_declared_totals():
     declarations = [{}, {"payoffs": "end"}]
     declarations += [{"total_reward_range": (-1.0, high)} for high in (1.0, 0.5)]
     assert len({fingerprint(discounted(**more)).digest for more in declarations}) == 4
-
-
-def test_another_operator_keeps_the_total():
-    """The total is one of rewards: no operator changes it."""
-    declared = discounted(payoffs="end").facts
-    assert declared.under(sc.Entropy(1.0)).total_range == declared.total_range

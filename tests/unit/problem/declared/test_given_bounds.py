@@ -2,9 +2,6 @@
 whatever they say.
 """
 
-import math
-from fractions import Fraction
-
 import pytest
 from worlds import mdp
 
@@ -18,10 +15,6 @@ def ends_at_once(state, action, rng):
     [1.9, 2] would be above.
     """
     return 0.9, state, True
-
-
-def stage(state, action, rng):
-    return 0.9, state
 
 
 ONE = {"num_actions": 1, "operator": sc.Max()}
@@ -48,21 +41,6 @@ def test_an_end_is_inside_the_interval(method, seed):
     )
 
 
-def test_the_box_of_action_values_holds_a_move_into_an_end():
-    low, high = FACTS.q_bounds()
-    assert low == 0.0  # r_lo + gamma * 0, not r_lo + gamma * 0.9
-    assert Fraction(high) >= 1 + Fraction(2.1) / 2  # rounded up, by one unit
-    assert high == math.nextafter(1.0 + 0.5 * 2.1, 3.0)
-    assert FACTS.value_bounds() == (0.9, 2.1)  # as given, where a step is left
-
-
-def test_at_the_last_step_of_a_horizon_the_next_value_is_zero():
-    problem = mdp(stage, **ONE, horizon=1, value_bounds=(0.85, 0.95))
-    assert problem.facts.q_bounds() == (0.0, 1.0)
-    answer = sc.plan(problem, epsilon=0.05, delta=0.1, method="smoothcruiser")
-    assert answer.interval[0] <= 0.9 <= answer.interval[1]
-
-
 @pytest.mark.compiles
 def test_bounds_given_for_one_operator_are_dropped_for_another():
     """V of Entropy(0.1) may lie in [0.9, 2.1] and V of another operator outside."""
@@ -76,25 +54,6 @@ def test_bounds_given_for_one_operator_are_dropped_for_another():
     plain = mdp(ends_at_once, operator=sc.Entropy(temperature), terminal=True)
     explained = sc.explain(plain, epsilon=0.2, delta=0.1, method="smoothcruiser")
     assert calls == explained.num_calls
-
-
-def pays(state, action, rng):
-    return 0.9 if rng.random() < 0.5 else 0.8, state
-
-
-@pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling", "certified"])
-@pytest.mark.parametrize("bounds", [(1.5, 3.0), (1.2, 3.0)])
-def test_bounds_that_a_stage_contradicts_are_refused(method, bounds):
-    """One step before the end V <= 1 < 1.2: no draw is needed to see it. The
-    truth is 2.55.
-    """
-    try:
-        made = mdp(pays, **ONE, discount=1.0, horizon=3, value_bounds=bounds)
-        low, high = sc.plan(made, epsilon=0.3, delta=0.1, method=method).interval
-    except sc.SmoothcruiserError as error:
-        assert "value_bounds" in str(error)  # noqa: PT017 - either a refusal or an answer is right
-    else:
-        assert low <= 2.55 <= high
 
 
 @pytest.mark.parametrize(("discount", "value"), [(0.7, 1.0), (0.99, 30.0)])

@@ -57,21 +57,6 @@ def test_a_bad_answer_is_named_with_its_state_and_action(fault, run):
         sc.plan(sc.MDP(faulty(answer), **COMMON), 2, **RUNS[run])
 
 
-@pytest.mark.parametrize("executor", PYTHON)
-def test_an_exception_in_the_middle_keeps_its_cause(executor):
-    def step(state, action, rng):
-        if state == 3 and rng.random() < 0.5:
-            raise KeyError("no such part")
-        return walk(state, action, rng)
-
-    with pytest.raises(
-        sc.OracleError,
-        match=r"raised KeyError: 'no such part' at state 3, action [01]; fix",
-    ) as caught:
-        sc.plan(sc.MDP(step, **COMMON), 2, executor=executor, **PROMISE)
-    assert isinstance(caught.value.__cause__, KeyError)
-
-
 # --- companions of the step ---------------------------------------------------
 
 

@@ -3,9 +3,6 @@ what is refused.
 """
 
 import functools
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import numba
@@ -14,6 +11,7 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
+from doors import run_python
 
 pytestmark = pytest.mark.compiles
 
@@ -67,10 +65,7 @@ def test_text_in_a_state_gives_the_same_list_in_every_process():
         " discount=0.5, operator=sc.Max())\n"
         "print(p.sampled_action(('here', 2), 5))"
     )
-    run = [sys.executable, "-c", code]
-    seeds = [os.environ | {"PYTHONHASHSEED": str(seed)} for seed in (1, 2)]
-    lists = {subprocess.check_output(run, env=environment) for environment in seeds}
-    assert len(lists) == 1
+    assert len({run_python(code, PYTHONHASHSEED=seed).stdout for seed in "12"}) == 1
 
 
 def test_the_step_gets_the_action_and_trees_see_numbers():
