@@ -12,8 +12,8 @@ import json
 import pytest
 
 import smoothcruiser as sc
-from doors import from_spec, is_spec
 from smoothcruiser.problem.declarations import DECLARATIONS, declare
+from smoothcruiser.problem.make import from_spec, is_spec
 
 pytestmark = pytest.mark.compiles
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from doors import stream
+from smoothcruiser.jit.random.streams import stream
 
 gym = pytest.importorskip("gymnasium")
 

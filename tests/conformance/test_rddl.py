@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from doors import stream
+from smoothcruiser.jit.random.streams import stream
 
 pytest.importorskip("pyRDDLGym")
 pytest.importorskip("rddlrepository")

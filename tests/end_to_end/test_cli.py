@@ -9,9 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 import smoothcruiser as sc
-from doors import Query, Store, run_python, run_words
+from fresh_process import run_python, run_words
 from smoothcruiser.methods.schedule_run import store_record
+from smoothcruiser.query import Query
 from smoothcruiser.schedule.text import picture
+from smoothcruiser.store import Store
 
 CHAIN = "chain:n=5 --discount 0.2 --temperature 10"
 PROMISE = "--epsilon 20% --delta 0.1"

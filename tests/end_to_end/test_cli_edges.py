@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from doors import run_words
+from fresh_process import run_words
 
 PROBLEM = "chain:n=4 --discount 0.5 --temperature 1"
 ROOT = Path(__file__).parents[2]

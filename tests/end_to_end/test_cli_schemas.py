@@ -6,9 +6,9 @@ import jsonschema
 import pytest
 
 import smoothcruiser as sc
-from doors import Store
 from smoothcruiser.methods.base import Forecast
 from smoothcruiser.schedule.relaxation import Relaxation
+from smoothcruiser.store import Store
 
 CHAIN = "chain:n=5 --discount 0.2 --temperature 10"
 PROMISE = "--epsilon 20% --delta 0.1"

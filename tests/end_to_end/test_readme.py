@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import smoothcruiser
-from doors import app
+from smoothcruiser.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

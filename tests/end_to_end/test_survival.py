@@ -21,7 +21,7 @@ import pytest
 from benchmarks.reliability import certified_survival
 
 import smoothcruiser as sc
-from doors import Store
+from smoothcruiser.store import Store
 
 PROBLEM = "garnet:states=5,actions=2"
 RUNS = """

@@ -15,13 +15,14 @@ import recipes
 from click.testing import CliRunner
 
 import smoothcruiser as sc
-from doors import app, from_spec
 from smoothcruiser.adapters import register
+from smoothcruiser.cli.app import app
 from smoothcruiser.problem.adapter_protocol import (
     ADAPTERS,
     find_adapter,
     load_adapters,
 )
+from smoothcruiser.problem.make import from_spec
 
 HEADING = "An adapter"
 MODULE = "recipe_an_adapter"

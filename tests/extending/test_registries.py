@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from doors import run_words
+from fresh_process import run_words
 from smoothcruiser import cli
 from smoothcruiser.certified.bounds import BOUNDS
 from smoothcruiser.certified.bounds import register as register_bound

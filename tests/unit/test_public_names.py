@@ -12,7 +12,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import smoothcruiser as sc
-from doors import run_python
+from fresh_process import run_python
 
 pytestmark = pytest.mark.compiles
 

@@ -21,9 +21,9 @@ pytest.importorskip("pgx")
 
 import jax_fakes as fakes  # noqa: E402
 
-from doors import stream  # noqa: E402
 from smoothcruiser.adapters.gymnax.tasks import problem as gymnax_problem  # noqa: E402
 from smoothcruiser.adapters.pgx.boards import problem as pgx_problem  # noqa: E402
+from smoothcruiser.jit.random.streams import stream  # noqa: E402
 
 
 def game(env, **more):

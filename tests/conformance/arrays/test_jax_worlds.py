@@ -20,7 +20,7 @@ jax = pytest.importorskip("jax")
 gymnax = pytest.importorskip("gymnax")
 pgx = pytest.importorskip("pgx")
 
-from doors import stream  # noqa: E402
+from smoothcruiser.jit.random.streams import stream  # noqa: E402
 
 GYMNAX = [
     "CartPole-v1",

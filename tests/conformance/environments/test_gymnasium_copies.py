@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from doors import stream
+from smoothcruiser.jit.random.streams import stream
 
 gym = pytest.importorskip("gymnasium")
 from gymnasium_worlds import HERE, EzWalk, Walk, moved, value_of_walk  # noqa: E402

@@ -10,7 +10,7 @@ import pickle
 import pytest
 
 import smoothcruiser as sc
-from doors import stream
+from smoothcruiser.jit.random.streams import stream
 
 gym = pytest.importorskip("gymnasium")
 from gymnasium_worlds import HERE, EzWalk, moved  # noqa: E402

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 import smoothcruiser as sc
-from doors import app, run_python
+from fresh_process import run_python
+from smoothcruiser.cli.app import app
 from smoothcruiser.problem.adapter_protocol import (
     Adapter,
     list_adapters,

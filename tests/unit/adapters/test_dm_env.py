@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from doors import stream
+from smoothcruiser.jit.random.streams import stream
 
 dm_env = pytest.importorskip("dm_env")
 pytest.importorskip("gymnasium")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from doors import stream
+from smoothcruiser.jit.random.streams import stream
 
 gym = pytest.importorskip("gymnasium")
 functional = pytest.importorskip("gymnasium.experimental.functional")

@@ -13,7 +13,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from doors import run_python
+from fresh_process import run_python
 
 pytest.importorskip("gymnasium")
 from smoothcruiser.adapters.gymnasium.whole import HiddenContents, shows_all, whole

@@ -12,7 +12,8 @@ import sys
 import pytest
 from click.shell_completion import ShellComplete
 
-from doors import app, run_python
+from fresh_process import run_python
+from smoothcruiser.cli.app import app
 from smoothcruiser.methods import METHODS
 from smoothcruiser.operators import OPERATORS
 from smoothcruiser.problem.arguments import read_parameters

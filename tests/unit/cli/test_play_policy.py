@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import smoothcruiser as sc
-from doors import app
+from smoothcruiser.cli.app import app
 
 pytestmark = pytest.mark.compiles
 

@@ -19,7 +19,7 @@ from results import a_comparison, an_estimate
 from rich.cells import cell_len
 
 import smoothcruiser as sc
-from doors import run_python
+from fresh_process import run_python
 from smoothcruiser import displayable as shown
 from smoothcruiser.comparison import jobs_of
 from smoothcruiser.display import markup as picture

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 import smoothcruiser as sc
-from doors import Query
 from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
 from smoothcruiser.methods.schedule_run import combine_estimates
+from smoothcruiser.query import Query
 
 PROMISE = {"epsilon": "5%", "delta": 0.1}
 

@@ -4,8 +4,8 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from doors import Store
 from smoothcruiser.certified import query_progress, sample_batches
+from smoothcruiser.store import Store
 
 pytestmark = pytest.mark.compiles
 GARNET = "garnet:states=40,actions=2,branching=5"

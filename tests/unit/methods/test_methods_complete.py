@@ -6,7 +6,7 @@ import click
 import pytest
 
 import smoothcruiser as sc
-from doors import app
+from smoothcruiser.cli.app import app
 from smoothcruiser.comparison import planners
 from smoothcruiser.methods import METHODS
 from smoothcruiser.methods.base import Session

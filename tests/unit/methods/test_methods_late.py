@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from doors import run_python
+from fresh_process import run_python
 from smoothcruiser.methods import METHODS, Methods
 
 PROGRAM = """

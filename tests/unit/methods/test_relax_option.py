@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from doors import Query
 from smoothcruiser.methods.relaxing import PreparedRelaxation, with_operator
+from smoothcruiser.query import Query
 from smoothcruiser.schedule.relaxation import q_band, relax_through, value_band
 
 RELAX = {"method": "smoothcruiser", "options": {"relax": "entropy"}}

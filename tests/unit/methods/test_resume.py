@@ -8,8 +8,9 @@ import textwrap
 import pytest
 
 import smoothcruiser as sc
-from doors import Query, Store
 from smoothcruiser.methods.schedule_run import store_record
+from smoothcruiser.query import Query
+from smoothcruiser.store import Store
 
 pytestmark = pytest.mark.compiles
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import smoothcruiser as sc
-from doors import run_words
+from fresh_process import run_words
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

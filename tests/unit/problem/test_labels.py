@@ -12,7 +12,7 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from doors import from_spec, is_spec
+from smoothcruiser.problem.make import from_spec, is_spec
 
 pytestmark = pytest.mark.compiles
 

@@ -10,7 +10,8 @@ import json
 import pytest
 
 import smoothcruiser as sc
-from doors import from_spec, stream
+from smoothcruiser.jit.random.streams import stream
+from smoothcruiser.problem.make import from_spec
 
 MODEL = sc.tabular(
     [[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [0.5, 0.5]]],

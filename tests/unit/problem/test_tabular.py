@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import smoothcruiser as sc
-from doors import stream
+from smoothcruiser.jit.random.streams import stream
 
 P = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
 R = np.array([[0.0, 1.0], [0.5, 0.2]])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from doors import ZOO
+from smoothcruiser.problem.zoo import ZOO
 
 
 def outcomes(problem, state, action):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from doors import run_python
+from fresh_process import run_python
 from smoothcruiser.progress import (
     add_earlier_work,
     progress_callback,

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 import smoothcruiser as sc
-from doors import Query
 from smoothcruiser.jit import interrupts
 from smoothcruiser.methods import schedule_within_limits as fitting
 from smoothcruiser.methods.portfolio import _Judge
 from smoothcruiser.methods.schedule_run import combine_estimates
+from smoothcruiser.query import Query
 
 pytestmark = pytest.mark.compiles
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 import smoothcruiser as sc
-from doors import Query
 from smoothcruiser.engines.stopping_rule import stopping_rule
 from smoothcruiser.methods.schedule_run import start_run
 from smoothcruiser.methods.schedule_within_limits import (
@@ -14,6 +13,7 @@ from smoothcruiser.methods.schedule_within_limits import (
     FittedSchedule,
     fit_schedule,
 )
+from smoothcruiser.query import Query
 from smoothcruiser.schedule.alternatives import quick_schedule
 from smoothcruiser.schedule.reach import OutOfTime, patience
 

@@ -3,8 +3,8 @@
 import pytest
 
 import smoothcruiser as sc
-from doors import Query
 from smoothcruiser.methods.advice import least_of_search, steps_that_matter
+from smoothcruiser.query import Query
 
 
 def asked(discount, epsilon, **more):

@@ -11,7 +11,7 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from doors import run_python
+from fresh_process import run_python
 
 pytestmark = pytest.mark.compiles
 

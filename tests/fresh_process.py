@@ -1,22 +1,10 @@
-"""Doors that tests of many packages use: a planner's stream, the command line, stores,
-requests, specs, built-in problems, and processes of their own.
-"""
+"""Programs in processes of their own, for tests of what a fresh interpreter does."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-
-from smoothcruiser.cli.app import app
-from smoothcruiser.jit.random.streams import stream
-from smoothcruiser.problem.make import from_spec, is_spec
-from smoothcruiser.problem.zoo import ZOO
-from smoothcruiser.query import Query
-from smoothcruiser.store import Store
-
-__all__ = ["ZOO", "Query", "Store", "app", "from_spec", "is_spec"]
-__all__ += ["run_python", "run_words", "stream"]
 
 
 def run_python(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
