@@ -57,7 +57,7 @@ COMPILED = re.compile(
 )
 # CPU seconds of one mutant, of one in compiled code, of one test
 LIMIT, LIMIT_COMPILED, LIMIT_ONE = 120, 240, 60
-WALL_FACTOR = 8
+WALL_FACTOR = 40
 NETS = ["tests/golden", "tests/property", "tests/conformance/engines"]
 
 
