@@ -16,8 +16,9 @@ from smoothcruiser.operators.base import OWN
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import is_number, is_whole
 
-# how a node descends; the last two by a prior (``rules_kernel``)
-UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED = range(4)
+# how a node descends; PRIOR_UPPER and IMPROVED by a prior (``rules_kernel``), OWN_PICK by
+# the function of the search itself (``Search.pick``)
+UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED, OWN_PICK = range(5)
 MEAN, SMOOTH, BEST = range(3)  # the value that a node passes up
 NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR = range(3)
 PRIORS = {"visits": VISITS_PRIOR, "parent": PARENT_PRIOR}
@@ -27,7 +28,7 @@ SMALLEST_TEMPERATURE = 1e-300  # as of ``TemperedOperator``
 class TreeRule(NamedTuple):
     """A method in the engine's numbers; one compiled engine runs them all."""
 
-    descent: int  # UPPER, BOLTZMANN, PRIOR_UPPER or IMPROVED
+    descent: int  # UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED or OWN_PICK
     up: int  # MEAN, SMOOTH or BEST
     code: int  # the operator of the descent and of SMOOTH
     exploration: float  # c or e; NaN: c is the largest |Q| of the node
@@ -45,7 +46,7 @@ class TreeRule(NamedTuple):
     warm: bool = False  # whether nodes keep first values of their actions
 
 
-def check_rule(name: str, rule: Any) -> TreeRule:
+def check_rule(name: str, rule: Any, pick: Any = None) -> TreeRule:
     """``rule`` of the search ``name``, checked: the engine can run its numbers.
 
     Other numbers would select another method, or divide by zero.
@@ -56,7 +57,7 @@ def check_rule(name: str, rule: Any) -> TreeRule:
         )
     operator_codes = sorted({operator.code for operator in OPERATORS.values()} - {OWN})
     allowed_codes = {
-        "descent": (UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED),
+        "descent": (UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED, OWN_PICK),
         "up": (MEAN, SMOOTH, BEST),
         "code": tuple(operator_codes),
         "prior": (NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR),
@@ -69,6 +70,12 @@ def check_rule(name: str, rule: Any) -> TreeRule:
                 f"{', '.join(map(str, allowed))}, got {value!r}."
             )
     is_regularized = not is_greedy(rule.code)
+    if rule.descent == OWN_PICK and not callable(pick):
+        raise InvalidInput(
+            f"{name}: a rule with the descent OWN_PICK needs a function "
+            "pick(rule, x, n, size, visits, rng) in its class, got "
+            f"{pick!r}; write it as a staticmethod."
+        )
     needs_temperature = is_regularized and (
         rule.descent == BOLTZMANN or rule.up == SMOOTH
     )
@@ -78,7 +85,11 @@ def check_rule(name: str, rule: Any) -> TreeRule:
     lower_bounds["temperature"] = SMALLEST_TEMPERATURE if needs_temperature else 0.0
     for field, lower_bound in lower_bounds.items():
         value = getattr(rule, field)
-        is_adaptive = field == "exploration" and rule.descent in (UPPER, PRIOR_UPPER)
+        is_adaptive = field == "exploration" and rule.descent in (
+            UPPER,
+            PRIOR_UPPER,
+            OWN_PICK,
+        )
         if is_adaptive and is_number(value) and math.isnan(value):
             continue
         if not is_number(value) or not lower_bound <= value < math.inf:

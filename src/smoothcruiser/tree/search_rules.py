@@ -140,6 +140,9 @@ class Search(ABC):
     # a Certified or a Solution, which may exclude actions (``tree.pruning``)
     bounds: Any = None
     name: ClassVar[str] = "search"
+    # a rule's own descent: ``pick(rule, x, n, size, visits, rng)`` returns the slot to
+    # descend by, from signed values and visits of ``size`` actions (``selection``)
+    pick: ClassVar[Any] = None
 
     def __post_init__(self) -> None:
         for name in ("depth", "expansion", "max_nodes", "samples", "leaf_batch"):

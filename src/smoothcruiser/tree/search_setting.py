@@ -43,7 +43,7 @@ from smoothcruiser.tree.evaluators.evaluator_queue import (
 from smoothcruiser.tree.kernels.array_tree import TreeStart
 from smoothcruiser.tree.node import SearchTree
 from smoothcruiser.tree.proofs import note_of, rounding
-from smoothcruiser.tree.search_numbers import NO_PRIOR, Setting
+from smoothcruiser.tree.search_numbers import NO_PRIOR, OWN_PICK, Setting
 from smoothcruiser.tree.search_rules import Search
 from smoothcruiser.tree.widening import limits_chance
 
@@ -403,6 +403,7 @@ def _build_tree(tree: SearchTree, is_compiled: bool, tree_number: int) -> Any:
         state=tree.state,
         rng=stream(tree.seed, *stream_key),
         bounds=tree.bounds,
+        pick=tree.method.pick if tree.rule.descent == OWN_PICK else None,
     )
     evaluators = evaluators_for(problem, tree.method, tree.elapsed)
     if is_compiled and evaluators is not None:

@@ -65,6 +65,11 @@ def upper_pick(
     return best_slot
 
 
+def own_pick(rule: TreeRule, x: Any, n: Any, size: int, visits: int, rng: Any) -> int:
+    """The slot of a rule that brings its own formula: ``Search.pick`` stands here."""
+    return 0
+
+
 def uniform_share(rule: TreeRule, size: int, visits: int) -> float:
     """The share l of uniform exploration in the descent policy.
 

@@ -109,7 +109,8 @@ class Tree(Shown):
         proof.check_solvable(problem, self.method)
         self.bounds = bounds_of(problem, self.method)
         self.operator = self.method.operator(problem.operator)
-        self.rule = check_rule(self.method.name, self.method.rule(problem.operator))
+        method_rule = self.method.rule(problem.operator)
+        self.rule = check_rule(self.method.name, method_rule, self.method.pick)
         self.elapsed = 0  # moves made since the tree was created
         self.seconds = 0.0
         self.head = heads(self.operator, problem.num_actions)

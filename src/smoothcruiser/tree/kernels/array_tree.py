@@ -31,7 +31,7 @@ from smoothcruiser.tree.kernels.rules_kernel import open_boxes
 from smoothcruiser.tree.node import Ends, Node, known_ends
 from smoothcruiser.tree.proofs import broken_claim, spans_of, two_outcomes
 from smoothcruiser.tree.pruning import KnownBounds
-from smoothcruiser.tree.search_numbers import Setting, TreeRule
+from smoothcruiser.tree.search_numbers import OWN_PICK, Setting, TreeRule
 from smoothcruiser.tree.widening import limits_chance, outcome_tables
 
 FIRST_ROOM = 1024  # nodes; doubled as needed
@@ -50,12 +50,14 @@ class TreeStart:
     state: Any  # the root
     rng: Any
     bounds: KnownBounds  # which exclude actions
+    pick: Any = None  # ``Search.pick``, where the rule's descent is OWN_PICK
 
 
 def needs_extras(rule: TreeRule, setting: Setting) -> bool:
     """Whether a tree needs the machine with ``kernel.EXTRAS``."""
     return (
         rule.warm
+        or rule.descent == OWN_PICK
         or setting.bounds
         or setting.solves
         or setting.action_widening > 0.0

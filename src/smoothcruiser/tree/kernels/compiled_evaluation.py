@@ -31,7 +31,7 @@ _machines: dict[Any, EvaluatorMachine] = {}
 class EvaluatorMachine:
     """The compiled functions for one kind of problem and one evaluator."""
 
-    def __init__(self, machine: Machine, evaluate: Any) -> None:
+    def __init__(self, machine: Machine, evaluate: Any, pick: Any) -> None:
         self.kept_alive = machine, evaluate
         self.load, self.allocate = machine.load, machine.allocate
         self.read_state = machine.read_state
@@ -40,7 +40,7 @@ class EvaluatorMachine:
         self.rehash, self.compact = machine.rehash, machine.compact
         self.find_child, self.parts = machine.find_child, machine.parts
         machine_parts = with_extras(
-            machine.kernel_parts, by_number="STEP" not in machine.parts
+            machine.kernel_parts, "STEP" not in machine.parts, pick
         )
         if evaluate is None:
             machine_parts["EVALUATE"] = compile_function(asking.answer_from_tables)
@@ -50,11 +50,14 @@ class EvaluatorMachine:
         self.ask = compile_function(asking.grow, nogil=True, **machine_parts)
 
 
-def machine_of(machine: Machine, evaluators: TreeEvaluators) -> EvaluatorMachine:
+def machine_of(
+    machine: Machine, evaluators: TreeEvaluators, pick: Any
+) -> EvaluatorMachine:
     """The machine with the evaluators' compiled functions in it."""
     functions = evaluators.machines or {}
     machine_key = (
         id(machine),
+        pick,
         *sorted((name, id(function)) for name, function in functions.items()),
     )
     if machine_key not in _machines:
@@ -65,7 +68,7 @@ def machine_of(machine: Machine, evaluators: TreeEvaluators) -> EvaluatorMachine
             )
         elif evaluators.problem.tables is None:
             evaluate_inside = compile_function(asking.no_answer)
-        _machines[machine_key] = EvaluatorMachine(machine, evaluate_inside)
+        _machines[machine_key] = EvaluatorMachine(machine, evaluate_inside, pick)
     return _machines[machine_key]
 
 
@@ -140,7 +143,7 @@ class CompiledEvaluatorTree(EvaluatorTree, CompiledTree):
 
     def _choose_machine(self, start: TreeStart, inlined: bool) -> Any:
         machine, self.data, root_form = machine_for(self.problem, start.state)
-        self.machine = machine_of(machine, self.evaluators)
+        self.machine = machine_of(machine, self.evaluators, start.pick)
         tables = self.evaluators.tables or tuple(np.zeros((0, 1)) for _ in range(3))
         self.waiting = asking.blank_waiting(
             self.setting,

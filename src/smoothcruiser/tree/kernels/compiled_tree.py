@@ -66,12 +66,14 @@ _handovers: dict[Any, Handover] = {}
 class Machine:
     """The compiled functions for one kind of problem."""
 
-    def __init__(self, parts: dict[str, Any], extras: bool = False) -> None:
-        """``extras`` says that ``grow`` has ``kernel.EXTRAS``; nothing else differs."""
+    def __init__(
+        self, parts: dict[str, Any], extras: bool = False, pick: Any = None
+    ) -> None:
+        """``extras``: ``grow`` has ``kernel.EXTRAS``, and the ``pick`` of a search."""
         self.parts, self.kernel_parts = parts, kernel_parts(parts)
         grow_parts = self.kernel_parts
         if extras:
-            grow_parts = with_extras(grow_parts, by_number="STEP" not in parts)
+            grow_parts = with_extras(grow_parts, "STEP" not in parts, pick)
         self.grow = compile_function(kernel.grow, nogil=True, **grow_parts)
         self.add_node = compile_function(
             kernel.add_node, **choose_parts(self.kernel_parts, NODE_PARTS)
@@ -103,15 +105,15 @@ class Machine:
 
 
 def machine_for(
-    problem: Problem, state: Any, extras: bool = False
+    problem: Problem, state: Any, extras: bool = False, pick: Any = None
 ) -> tuple[Machine, Any, Any]:
     """(machine, its data argument, the state in its form)."""
     machine, data, root_form = _plain_machine(problem, state)
     if not extras:
         return machine, data, root_form
-    extras_key = ("extras", id(machine))  # which lives as long as this dictionary
+    extras_key = "extras", id(machine), pick  # it lives as long as this dictionary
     if extras_key not in _machines:
-        _machines[extras_key] = Machine(machine.parts, extras=True)
+        _machines[extras_key] = Machine(machine.parts, True, pick)
     return _machines[extras_key], data, root_form
 
 
@@ -213,11 +215,13 @@ class CompiledTree(ArrayTree):
         self.machine: Any
         state, extras = start.state, needs_extras(start.rule, start.setting)
         row_tree_machine = (
-            None if inlined else row_machine(self.problem, state, extras)
+            None
+            if inlined or start.pick is not None
+            else row_machine(self.problem, state, extras)
         )
         if row_tree_machine is None:
             self.machine, self.data, root_form = machine_for(
-                self.problem, state, extras
+                self.problem, state, extras, start.pick
             )
             return root_form
         handover_key = (

@@ -69,6 +69,7 @@ from smoothcruiser.tree.kernels.rules_kernel import (
 from smoothcruiser.tree.search_numbers import (
     IMPROVED,
     NO_PRIOR,
+    OWN_PICK,
     PARENT_PRIOR,
     PRIOR_UPPER,
     UPPER,
@@ -76,7 +77,7 @@ from smoothcruiser.tree.search_numbers import (
     Setting,
     TreeRule,
 )
-from smoothcruiser.tree.selection import sample_slot, upper_pick
+from smoothcruiser.tree.selection import own_pick, sample_slot, upper_pick
 
 # as in ``tree.kernels.kernel``
 STEP, TERMINAL, LOAD, STORE = kernel.STEP, kernel.TERMINAL, kernel.LOAD, kernel.STORE
@@ -182,6 +183,8 @@ def select_action(
             j = best_untried(x, n, num_legal)
         if j < 0:
             j = upper_pick(rule, x, n, num_legal, node_visits, rng)
+    elif rule.descent == OWN_PICK:
+        j = own_pick(rule, x, n, num_legal, node_visits, rng)
     else:
         if rule.prior != NO_PRIOR:
             set_prior(rule, weights, policies, depth, acts, n, num_legal, w)

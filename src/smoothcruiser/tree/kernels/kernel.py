@@ -41,6 +41,7 @@ from smoothcruiser.tree.kernels.rules_kernel import (
 from smoothcruiser.tree.search_numbers import (
     MEAN,
     NO_PRIOR,
+    OWN_PICK,
     PARENT_PRIOR,
     UPPER,
     Setting,
@@ -49,6 +50,7 @@ from smoothcruiser.tree.search_numbers import (
 from smoothcruiser.tree.selection import (
     descent_policy,
     entropy_below,
+    own_pick,
     passed_up,
     sample_slot,
     upper_pick,
@@ -545,6 +547,8 @@ def grow(
                     clip(boxes, node, floats[node, SIGN], K, acts, x, num_open)
                 if rule.descent == UPPER:
                     j = upper_pick(rule, x, n, num_open, ints[node, VISITS], rng)
+                elif rule.descent == OWN_PICK:
+                    j = own_pick(rule, x, n, num_open, ints[node, VISITS], rng)
                 else:
                     if rule.prior != NO_PRIOR:
                         set_prior(rule, weights, policies, depth, acts, n, num_open, w)

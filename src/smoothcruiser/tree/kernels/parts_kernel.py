@@ -229,8 +229,15 @@ def kernel_parts(parts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def with_extras(machine_parts: dict[str, Any], by_number: bool) -> dict[str, Any]:
-    """The parts of a machine with EXTRAS; ``by_number``: states are whole numbers."""
-    salt = machine_parts.get("salt")
-    salted = {} if salt is None else {"salt": f"{salt}_extras"}
-    return {**machine_parts, "EXTRAS": True, "PRUNES": by_number, **salted}
+def with_extras(
+    machine_parts: dict[str, Any], by_number: bool, pick: Any = None
+) -> dict[str, Any]:
+    """The parts of a machine with EXTRAS; ``by_number``: states are whole numbers.
+
+    One with the ``pick`` of a search has no name on disk.
+    """
+    parts = {**machine_parts, "EXTRAS": True, "PRUNES": by_number}
+    salt = parts.pop("salt", None)
+    if pick is not None:
+        return parts | {"own_pick": compile_function(pick)}
+    return parts if salt is None else parts | {"salt": f"{salt}_extras"}

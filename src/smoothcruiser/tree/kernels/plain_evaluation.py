@@ -35,7 +35,8 @@ class PlainEvaluatorTree(EvaluatorTree, PlainTree):
 
     def _machine(self) -> Any:
         machine = PlainMachine(self.data, extras=True, means=False)
-        machine.grow = interpreted_form(asking.grow, EXTRAS=True)
+        parts = {} if self.pick is None else {"own_pick": self.pick}
+        machine.grow = interpreted_form(asking.grow, parts, EXTRAS=True)
         return machine
 
     def view_arrays(self) -> Any:

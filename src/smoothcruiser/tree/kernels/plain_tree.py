@@ -34,13 +34,17 @@ STAYS = frozenset(
 class PlainMachine:
     """The interpreted functions for one tree; its children are a dictionary."""
 
-    def __init__(self, simulator: Simulator, extras: bool, means: bool) -> None:
+    def __init__(
+        self, simulator: Simulator, extras: bool, means: bool, pick: Any = None
+    ) -> None:
         """``means``: a leaf is worth the mean of several rollouts."""
         self.simulator = simulator
         constants: dict[str, Any] = {"EXTRAS": True} if extras else {}
         if means:
             constants["ROLLOUT"] = mean_rollout
-        self.grow = interpreted_form(kernel.grow, **constants)
+        self.grow = interpreted_form(
+            kernel.grow, {} if pick is None else {"own_pick": pick}, **constants
+        )
 
     def allocate(self, capacity: int) -> list[Any]:
         """Memory for ``capacity`` states."""
@@ -94,7 +98,7 @@ class PlainTree(ArrayTree):
 
     def __init__(self, start: TreeStart, leaves: LeafRollouts | None = None) -> None:
         self.set_numbers(start)
-        self.leaves = leaves or LeafRollouts()
+        self.leaves, self.pick = leaves or LeafRollouts(), start.pick
         self.set_machine(start.problem, start.bounds)
         self.make_nodes(start, start.state)
         self.data.states = self.states
@@ -109,7 +113,7 @@ class PlainTree(ArrayTree):
 
     def _machine(self) -> Any:
         extras = needs_extras(self.rule, self.setting)
-        return PlainMachine(self.data, extras, self.leaves.count > 1)
+        return PlainMachine(self.data, extras, self.leaves.count > 1, self.pick)
 
     def _known_tables(self, start: TreeStart) -> tuple[Any, Any]:
         """No arrays: bounds are found by the key of a state."""
