@@ -31,12 +31,13 @@ from smoothcruiser.problem.model.known_outcomes import check_ends, has_rows, kno
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.progress import skip_last_report
-from smoothcruiser.query import DEFAULT_DELTA, Promise, Query
+from smoothcruiser.query import DEFAULT_DELTA, Compute, Promise, Query
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
     from smoothcruiser.store import Record, Store, StoredRun
 
+REPLAYED_CALLS = 1000  # of a stored search, when it is resumed
 # the promise and the limits that a store keeps
 PLAN = ("epsilon", "delta", "target", "budget", "max_states")
 # ends after which a larger limit changes nothing
@@ -259,6 +260,7 @@ def _search_in_store(
             estimate = ask(memory, query, DEFAULT_BUDGET)
         else:
             take_up(memory, snapshot_bytes, query.place, query.promise)
+            _replay_samples(memory, query, run_number)
             limits = query.limits
             estimate = memory.go_on(
                 budget=limits.calls or DEFAULT_BUDGET,
@@ -279,6 +281,29 @@ def _search_in_store(
         )
     resume_hint = _unkept_reason(memory) or resume_hint
     return replace(estimate, notes=(*estimate.notes, resume_hint))
+
+
+def _replay_samples(stored: Certified, query: Query, run: int) -> None:
+    """Search anew for a moment, and refuse a run whose first samples were others."""
+    from smoothcruiser.certified.snapshots.store_io import has_same_samples
+
+    budget = min(int(stored.memory.num_calls), REPLAYED_CALLS)
+    if budget == 0:
+        return
+    limits = replace(query.limits, calls=budget)
+    query = replace(query, limits=limits, compute=Compute(), progress=None)
+    replayed = memory_of(query, stored.bound.word)
+    try:
+        ask(replayed, query, budget)
+        is_same = has_same_samples(stored, replayed, query.place)
+    finally:
+        replayed.close()
+    if not is_same:
+        raise InvalidInput(
+            f"Run {run} was made for another problem than this one: its first samples, "
+            "taken again, have other outcomes than the stored ones; pass the problem it "
+            "was started with, or start a new run."
+        )
 
 
 def _unkept_reason(memory: Certified) -> str:

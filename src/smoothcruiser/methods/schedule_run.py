@@ -20,13 +20,13 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle
-from smoothcruiser.errors import Interrupted, StoreError, WorkersLost
+from smoothcruiser.errors import Interrupted, InvalidInput, StoreError, WorkersLost
 from smoothcruiser.estimate import (
     Certificate,
     Estimate,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from smoothcruiser.engines.pilot import FirstSamples
     from smoothcruiser.engines.root_answer import RunRecord
     from smoothcruiser.engines.run import Ledger, Listener, Outcome
+    from smoothcruiser.engines.shards import Partial, Shard
     from smoothcruiser.store import Record, Store, StoredRun
 
     Open = Callable[[Job, Compute], Workers]
@@ -123,9 +124,11 @@ def _run_schedule(
     actions = (
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
     )
+    segments = cut_shards(schedule, shards=shards)
     stop_rule = stopping_rule(schedule, shards, problem.mover(state))
     stop_rule = replace(stop_rule, wanted=chosen.wanted)
     keep_shard: Callable[..., None] | None = None
+    replay: Callable[[Workers, int], None] = _replay_nothing
     known_parts = None if chosen.begun is None else chosen.begun.parts
     resume_hint = "Nothing is kept: store=FILE keeps finished shards."
     if keeper is not None:
@@ -137,19 +140,20 @@ def _run_schedule(
             store.parts(run_number),
         )
         check_parts(stop_rule, shards, actions, known_parts)
+        replay = partial(_replay_shard, run_number, segments, known_parts)
         resume_hint = (
             f"Finished shards are kept: go on with {store.way_back(run_number)}."
         )
     tell_at_the_end(resume_hint)
-    ledger = Ledger(
-        cut_shards(schedule, shards=shards), actions, stop_rule.enough, known_parts
-    )
+    ledger = Ledger(segments, actions, stop_rule.enough, known_parts)
     listener = Listener(
         query.progress, keep_shard, interval_of(problem, state, stop_rule)
     )
     job = Job(problem, schedule, state, stop_rule.center, stop_rule.score)
     try:
-        outcome, ran = _sample_shards(query, chosen, job, ledger, listener, opened)
+        outcome, ran = _sample_shards(
+            query, chosen, job, ledger, listener, opened, replay
+        )
     except (StoreError, WorkersLost) as error:
         raise type(error)(f"{error} {resume_hint}") from error
     estimate = assemble(problem, state, stop_rule, outcome, ran, seed=query.seed)
@@ -177,6 +181,7 @@ def _sample_shards(
     ledger: Ledger,
     listener: Listener,
     opened: Open | None,
+    replay: Callable[[Workers, int], None],
 ) -> tuple[Outcome, RunRecord]:
     """The outcome of a run, finished or stopped, and the executor that ran it."""
     from smoothcruiser.engines.registry import choose
@@ -213,6 +218,7 @@ def _sample_shards(
             if chosen.inspects:
                 begin("inspecting")
                 _inspect_first(pool, query.seed, clock.share, chosen.begun)
+            replay(pool, query.seed)
             if clock.seconds is not None:  # leave time to do so after the run
                 look_seconds = (time.perf_counter() - looked_at) / 2.0
                 alarm.set(
@@ -260,6 +266,47 @@ def _inspect_first(
         pool.inspect(seed, seconds)
     else:
         pool.take_up(begun.look_calls, begun.looked)
+
+
+def _replay_nothing(workers: Workers, seed: int) -> None:
+    """Nothing to replay: the run begins."""
+
+
+def _replay_shard(
+    run: int,
+    segments: Sequence[Sequence[Shard]],
+    stored_parts: Mapping[tuple[int, int], Partial],
+    workers: Workers,
+    seed: int,
+) -> None:
+    """Sample the cheapest stored shard again, and refuse a run that gives other sums.
+
+    An edit that no fingerprint sees changes what the step answers, if it changes
+    anything. The calls are not part of the answer, and not of its price.
+    """
+    calls_by_place = {
+        place: part.calls for place, part in stored_parts.items() if part.calls
+    }
+    if not calls_by_place:
+        return
+    place = min(calls_by_place, key=lambda place: (calls_by_place[place], place))
+    action, index = place
+    shards = [shard for segment in segments for shard in segment]
+    shard = replace(shards[index], action=action)
+    replayed_parts: list[Partial] = []
+
+    def report(_: Shard, part: Partial) -> bool:
+        replayed_parts.append(part)
+        return False
+
+    workers.abreast = 1
+    workers.map(iter([shard]), seed, report)
+    if replayed_parts[-1] != stored_parts[place]:
+        raise InvalidInput(
+            f"Run {run} was made for another problem than this one: shard {index} of "
+            f"action {action}, sampled again, has other sums than the stored one; pass "
+            "the problem it was started with, or start a new run."
+        )
 
 
 @calls_the_oracle

@@ -13,27 +13,30 @@ The refusal lasts as long as the call. If the function catches it, it is raised 
 after the call.
 Whatever holds the action then, such as the next state, is replaced by a copy that holds a
 plain int. A function that accepts nothing but ``int`` itself (as JAX does) gets one, and
-so does one that tests ``action is 1`` or ``type(action)`` (``tells_types_apart``). Numba
-takes such a comparison for False when it compiles it, so that the source of compiled code
-is searched (``refuse_names``). Lookups in a dict or a set of names are not noticed, which
-compare hashes, nor are arrays of names, for which NumPy makes a number of its own.
+so does one whose text tests ``action is 1`` or ``type(action)``. Numba takes a comparison
+with a name for False when it compiles it, so that the text of compiled code is searched
+(``refuse_names``; not of code without source). Lookups in a dict or a set of names are
+not noticed, which compare hashes, nor are arrays of names, for which NumPy makes a number
+of its own.
 """
 
 from __future__ import annotations
 
+import ast
 import copy
-import dis
 import sys
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
-from types import CodeType, FrameType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import Hung, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.problem.batched import Batched
+from smoothcruiser.problem.fingerprint.objects import wrapped_function
+from smoothcruiser.problem.fingerprint.source_text import named_values, source_node
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.facts import ProblemFields
@@ -80,7 +83,8 @@ class WaryAction(int):
 
     who = "The oracle"
     labels: Sequence[str] | None = None
-    state: Any = None  # of the call
+    function: Any = None  # of the call
+    state: Any = None  # likewise
     armed = False
     refusal: NamedAction | None = None  # which the function may have caught
 
@@ -103,7 +107,7 @@ class WaryAction(int):
                 return
             if isinstance(type(other).__eq__, FunctionType):  # its class knows better
                 return
-            if not _is_written(other, sys._getframe(2)) and _holds(self.state, other):
+            if _holds(self.state, other) and not _is_written(other, self.function):
                 return
             number_text = f"the number {int(self)}"
             self.refusal = named_action(
@@ -112,21 +116,42 @@ class WaryAction(int):
             raise self.refusal
 
 
-def _is_written(name: object, frame: FrameType) -> bool:
-    """Whether the comparison under way has the name, or a constant, in its own code."""
-    code, recent_values = frame.f_code, [None, None]
-    for instruction in dis.get_instructions(code):
-        if instruction.offset >= frame.f_lasti:
-            break
-        value = instruction.argval if instruction.opname == "LOAD_CONST" else None
-        if instruction.opname == "LOAD_GLOBAL":
-            value = frame.f_globals.get(instruction.argval)
-        recent_values = [recent_values[-1], value]
-    return any(
-        type(value) is type(name) and value == name
-        for constant in recent_values
-        for value in (constant, *(constant if isinstance(constant, tuple) else ()))
-    )
+def _is_written(name: object, step: Any) -> bool:
+    """Whether a text compares a variable that is no state with the name, written out."""
+    for function in _functions_behind(step):
+        node, values = source_node(function), named_values(function)
+        state_name = next(iter(function.__code__.co_varnames), None)
+        for sides in [] if node is None else _list_comparisons(node):
+            variables = {side.id for side in sides if isinstance(side, ast.Name)}
+            if variables - {state_name} and any(
+                type(value) is type(name) and value == name
+                for side in sides
+                for value in _written_values(side, values)
+            ):
+                return True
+    return False
+
+
+def _list_comparisons(node: ast.AST) -> list[list[ast.expr]]:
+    """The sides of the comparisons in a text, as far as they are side by side."""
+    return [
+        [inner.left, *inner.comparators]
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Compare)
+    ]
+
+
+def _written_values(side: ast.expr, values: dict[str, Any]) -> list[Any]:
+    """The constants that one side of a comparison is, or lists."""
+    if isinstance(side, ast.Constant):
+        return [side.value]
+    if isinstance(side, ast.Name):
+        value = values.get(side.id)
+        return [value, *value] if isinstance(value, tuple | frozenset) else [value]
+    elements = getattr(side, "elts", [])
+    return [
+        value for element in elements for value in _written_values(element, values)
+    ]
 
 
 def _holds(state: Any, name: object) -> bool:
@@ -167,81 +192,56 @@ def takes_wary(function: Any) -> bool:
 
 
 def tells_types_apart(step: Any) -> bool:
-    """Whether the code of a function depends on the identity or type of its arguments.
+    """Whether the text of a function depends on the identity or type of its arguments.
 
     ``action is 1`` and ``type(action) is int`` hold for an int alone. The functions that
-    it calls by a global name are searched as well.
+    it calls by a name are searched as well. Without text, the names have to say it.
     """
-    waiting_functions: list[Any] = [step]
-    seen_codes: set[CodeType] = set()
-    while waiting_functions and len(seen_codes) < MOST_SEARCHED:
+    return any(map(_asks_identity, _functions_behind(step)))
+
+
+def _functions_behind(step: Any) -> list[FunctionType]:
+    """A plain function and those that its text names, as far as they are searched."""
+    functions: list[FunctionType] = []
+    waiting_functions = [step]
+    while waiting_functions and len(functions) < MOST_SEARCHED:
         function = waiting_functions.pop()
         function = getattr(function, "func", function)  # of functools.partial
         if not hasattr(function, "__code__"):
             function = type(function).__call__
-        code = getattr(function, "__code__", None)
-        if code is None or code in seen_codes:
-            continue
-        seen_codes.add(code)
-        codes = _with_inner(code)
-        if any(_asks_identity(candidate) for candidate in codes):
-            return True
-        global_names = getattr(function, "__globals__", {})
-        nearby_values = [
-            global_names.get(global_name)
-            for candidate in codes
-            for global_name in candidate.co_names
-        ]
-        for cell in getattr(function, "__closure__", None) or ():
-            with suppress(ValueError):  # a cell that is not filled yet
-                nearby_values.append(cell.cell_contents)
-        waiting_functions += [
-            candidate
-            for candidate in nearby_values
-            if isinstance(candidate, FunctionType)
-        ]
-    return False
-
-
-def _asks_identity(code: CodeType) -> bool:
-    """Whether code has ``x is y``, ``type(x)`` or ``x.__class__`` of its arguments."""
-    arguments = code.co_varnames[: code.co_argcount]
-    recent_steps: list[dis.Instruction] = []
-    for instruction in dis.get_instructions(code):
-        loads_argument = [
-            recent_step.opname.startswith("LOAD_FAST")
-            and recent_step.argval in arguments
-            for recent_step in recent_steps
-        ]
-        if instruction.opname == "IS_OP" and any(loads_argument):
-            constants = [
-                recent_step.argval
-                for recent_step in recent_steps
-                if recent_step.opname == "LOAD_CONST"
+        function = getattr(function, "__func__", function)
+        if isinstance(function, FunctionType) and function not in functions:
+            functions.append(function)
+            waiting_functions += [
+                value
+                for value in named_values(function).values()
+                if isinstance(value, FunctionType)
             ]
-            if all(isinstance(value, int) for value in constants):
-                return True
-        loads_own = (
-            instruction.opname.startswith("LOAD_FAST")
-            and instruction.argval in arguments
-        )
-        if loads_own and recent_steps and recent_steps[-1].argval == "type":
+    return functions
+
+
+def _asks_identity(function: FunctionType) -> bool:
+    """Whether a text has ``x is y``, ``type(x)`` or ``x.__class__`` of its arguments."""
+    node = source_node(function)
+    if node is None:
+        return not {"type", "__class__"}.isdisjoint(function.__code__.co_names)
+    arguments = {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute) and inner.attr == "__class__":
             return True
-        if instruction.opname == "LOAD_ATTR" and instruction.argval == "__class__":
+        sides: list[ast.expr] = []
+        if isinstance(inner, ast.Call) and ast.unparse(inner.func) == "type":
+            sides = inner.args
+        if isinstance(inner, ast.Compare) and isinstance(
+            inner.ops[0], ast.Is | ast.IsNot
+        ):
+            sides = [inner.left, *inner.comparators]
+        constants = [side.value for side in sides if isinstance(side, ast.Constant)]
+        if all(isinstance(value, int) for value in constants) and any(
+            isinstance(side, ast.Name) and side.id in arguments for side in sides
+        ):
             return True
-        recent_steps = [*recent_steps[-1:], instruction]
     return False
-
-
-def _with_inner(code: CodeType) -> list[CodeType]:
-    """The code of a function, and of the functions that are written in it."""
-    inner = [
-        inner_code for inner_code in code.co_consts if isinstance(inner_code, CodeType)
-    ]
-    return [
-        code,
-        *(deeper for inner_code in inner for deeper in _with_inner(inner_code)),
-    ]
 
 
 def refuse_named_legal(problem: ProblemFields, state: Any) -> None:
@@ -273,12 +273,9 @@ def call_warily(
     on.
     """
     wary_action = WaryAction(action)
-    wary_action.who, wary_action.labels, wary_action.armed = (
-        action.who,
-        action.labels,
-        True,
-    )
-    wary_action.state = state
+    wary_action.who, wary_action.labels = action.who, action.labels
+    wary_action.function, wary_action.state = function, state
+    wary_action.armed = True
     try:
         answer = function(state, wary_action, *rng)
     except (SmoothcruiserError, KeyboardInterrupt, Hung):
@@ -313,68 +310,24 @@ def refuse_names(who: str, function: Any, labels: Sequence[str] | None) -> None:
 
     Numba takes a comparison of a number with text for False without a word.
     """
-    source_function = getattr(function, "py_func", None)
-    code = getattr(source_function, "__code__", None)
-    if code is None or code.co_argcount < 2:
+    inner_function = wrapped_function(function)
+    if not (is_compiled(function) and isinstance(inner_function, FunctionType)):
         return
-    action_name = code.co_varnames[1]
-    recent_steps: list[dis.Instruction] = []
-    for instruction in dis.get_instructions(code):
-        if (
-            instruction.opname.startswith("STORE_FAST")
-            and instruction.argval == action_name
+    node, code = source_node(inner_function), inner_function.__code__
+    if node is None or code.co_argcount < 2:
+        return
+    action_name, values = code.co_varnames[1], named_values(inner_function)
+    variables = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
+    if any(
+        inner.id == action_name and not isinstance(inner.ctx, ast.Load)
+        for inner in variables
+    ):
+        return  # it may be something else there, its name perhaps
+    for sides in _list_comparisons(node):
+        if any(
+            isinstance(side, ast.Name) and side.id == action_name for side in sides
         ):
-            return  # from here on it is something else, its name perhaps
-        compared_name = _compared_name(
-            instruction, recent_steps, action_name, source_function
-        )
-        if compared_name is not None:
-            raise named_action(who, "compares", "a number", compared_name, labels)
-        recent_steps = [*recent_steps[-1:], instruction]
-
-
-def _compared_name(
-    instruction: dis.Instruction,
-    recent_steps: list[dis.Instruction],
-    action_name: str,
-    source_function: Any,
-) -> object:
-    """The name that an instruction compares the action with; None where it does not."""
-    is_equality = instruction.opname == "COMPARE_OP" and str(instruction.argval).strip(
-        "bol()"
-    ) in (*("==", "!="),)
-    if (
-        not (is_equality or instruction.opname == "CONTAINS_OP")
-        or len(recent_steps) < 2
-    ):
-        return None
-    operands = [
-        _loaded_value(recent_step, action_name, source_function)
-        for recent_step in recent_steps
-    ]
-    if operands[0] is not _ACTION and operands[1] is not _ACTION:
-        return None
-    operand = operands[1] if operands[0] is _ACTION else operands[0]
-    if instruction.opname == "CONTAINS_OP":
-        names = operand if isinstance(operand, tuple | frozenset) else ()
-        return next((name for name in names if isinstance(name, str)), None)
-    return operand if isinstance(operand, str) else None
-
-
-_ACTION = object()  # stands for the action among the values that code loads
-
-
-def _loaded_value(
-    instruction: dis.Instruction, action_name: str, source_function: Any
-) -> object:
-    """The constant that an instruction loads, ``_ACTION`` for the action."""
-    if (
-        instruction.opname.startswith("LOAD_FAST")
-        and instruction.argval == action_name
-    ):
-        return _ACTION
-    if instruction.opname == "LOAD_CONST":
-        return instruction.argval
-    if instruction.opname == "LOAD_GLOBAL":
-        return source_function.__globals__.get(instruction.argval)
-    return None
+            for side in sides:
+                for value in _written_values(side, values):
+                    if isinstance(value, str):
+                        raise named_action(who, "compares", "a number", value, labels)

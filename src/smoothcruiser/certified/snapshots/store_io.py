@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.search_state import SearchState
 from smoothcruiser.certified.snapshots.snapshot import (
     check_size,
@@ -129,3 +130,43 @@ def take_up(search: SearchState, data: bytes, state: Any, promise: Promise) -> N
     require(stored_promise == requested_promise, "it is of another promise")
     stored_key = key_of(search.memory.states[position.root])
     require(stored_key == key_of(state), "it is of another state")
+
+
+def has_same_samples(stored: SearchState, replayed: SearchState, state: Any) -> bool:
+    """Whether the pairs of a state have the same samples in two memories of one seed.
+
+    The samples of a pair are the beginning of its stream: the outcomes of the memory
+    that has fewer must be among those of the other, as often at least.
+    """
+    nodes = stored.memory.find_node(state), replayed.memory.find_node(state)
+    if None in nodes:
+        return True  # nothing was sampled there
+    stored_pairs, replayed_pairs = (
+        search.memory.pairs_of(node or 0)
+        for search, node in zip((stored, replayed), nodes, strict=True)
+    )
+    for stored_pair, replayed_pair in zip(stored_pairs, replayed_pairs, strict=True):
+        fewer, more = (
+            _count_outcomes(stored, stored_pair),
+            _count_outcomes(replayed, replayed_pair),
+        )
+        if stored_pair["total"] > replayed_pair["total"]:
+            fewer, more = more, fewer
+        if any(more.get(outcome, 0.0) < count for outcome, count in fewer.items()):
+            return False
+    return len(stored_pairs) == len(replayed_pairs)
+
+
+def _count_outcomes(search: SearchState, pair: Any) -> dict[tuple[Any, float], float]:
+    """How often each outcome of a pair came: (key of the next state, reward)."""
+    memory, key_of = search.memory, search.problem.key_of
+    first_entry = int(pair["start"])
+    entries = memory.graph.entries.at(
+        slice(first_entry, first_entry + int(pair["length"]))
+    )
+    counts: dict[tuple[Any, float], float] = {}
+    for reward, weight, target in zip(*entries, strict=True):
+        next_key = None if target == END else key_of(memory.states[int(target)])
+        outcome = next_key, float(reward)
+        counts[outcome] = counts.get(outcome, 0.0) + float(weight)
+    return counts

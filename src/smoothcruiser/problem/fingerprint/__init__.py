@@ -2,12 +2,12 @@
 
 A run that is resumed has to go on with the problem that it was started with. The
 spec of a problem says how to build it, and the code behind that may have been
-edited. ``fingerprint`` reads all of it, without running any:
+edited. ``fingerprint`` reads all of it, without running any of its functions:
 
   declared     every field of the problem, its operator with temperature and prior
   tables       their contents
-  functions    bytecode, constants, defaults, closures, and transitively the globals,
-               helper functions and classes that they name (``function_code``)
+  functions    source text (``source_text``), defaults, closures, and transitively the
+               globals, helper functions and classes that they name (``functions``)
   objects      their fields and the code of their classes (``objects``)
   libraries    the versions of those that the code uses (``encoding``)
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.fingerprint.bytecode import Changes
+from smoothcruiser.problem.fingerprint.changes import Changes
 from smoothcruiser.problem.fingerprint.encoding import (
     encode_text,
     hexadecimal,
@@ -90,10 +90,9 @@ class Fingerprint:
 def fingerprint(problem: ProblemFields) -> Fingerprint:
     """The fingerprint of a problem; it runs none of the problem's functions."""
     changes = Changes()
-    arrays: dict[int, Any] = {}
     walks: list[Walker] = []  # kept alive: slots hold ids of objects of earlier walks
     for _ in range(MOST_WALKS):
-        walk = Walker(changes, arrays)
+        walk = Walker(changes)
         walks.append(walk)
         _walk_problem(walk, problem)
         new_changes = walk.finish()
@@ -106,7 +105,7 @@ def fingerprint(problem: ProblemFields) -> Fingerprint:
 
 def contents(state: Any) -> str:
     """A digest of all that a state holds, 32 hex digits."""
-    walk = Walker(Changes(), {})
+    walk = Walker(Changes())
     walk.start(INITIAL, state)
     part_digests = {name: hexadecimal(encoded) for name, encoded in walk.parts.items()}
     return Fingerprint(part_digests, ()).digest

@@ -103,23 +103,10 @@ def encode_run(values: Sequence[Any]) -> bytes | None:
 
 
 def encode_array(values: NDArray[Any]) -> bytes:
-    """An array of anything but objects: its type, shape and contents."""
-    array_type = values.dtype
-    if array_type.names is not None:  # by field: the bytes between fields mean nothing
-        field_parts = (
-            encoded_part
-            for field_name in array_type.names
-            for encoded_part in (
-                encode_text(field_name),
-                encode_array(values[field_name]),
-            )
-        )
-        return join_parts(b"record", [encode_text(str(values.shape)), *field_parts])
+    """The contents of an array of numbers or text."""
     contents = np.ascontiguousarray(values)
     raw_bytes: Any = contents.reshape(-1).view(np.uint8) if contents.size else b""
-    header_text = f"{array_type.str} {values.shape}"
-    digest = hashlib.blake2b(raw_bytes, digest_size=DIGEST_BYTES).digest()
-    return join_parts(b"array", [encode_text(header_text), digest])
+    return hashlib.blake2b(raw_bytes, digest_size=DIGEST_BYTES).digest()
 
 
 USER = ""  # the owner of code that is read

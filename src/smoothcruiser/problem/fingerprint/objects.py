@@ -2,27 +2,23 @@
 
 Fields come from ``__dict__`` and from slots. Properties, ``__getattr__``,
 ``__getstate__`` and ``__reduce__`` are never called on an object of a user's class.
-Objects of C types hold memory that is not visible from Python: the types in
-``STATES`` have a public form that stands for it, and all others are opaque.
+Objects of C types hold memory that is not visible from Python. What stands for it is a
+public form (``STATES``) or, for a library's class, the data that it would pickle; the
+objects of all others are opaque.
 """
 
 from __future__ import annotations
 
-import array
 import collections
-import datetime
-import decimal
 import functools
 import io
 import logging
-import operator
 import os
 import random
 import re
 import threading
 import types
 import weakref
-import zoneinfo
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -61,6 +57,12 @@ class Layout(NamedTuple):
     moving: str | None  # a name for objects that change while programs run
     opaque: bool  # whether objects hold more memory than their base, slots and a dict
     described: bool  # whether the class has a ``__fingerprint__`` of its own
+    public_form: Callable[[Any], Any] | None  # stands for memory that is not visible
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether objects are their fields and nothing else."""
+        return not (self.base or self.moving or self.opaque or self.public_form)
 
 
 def read_layout(cls: type) -> Layout:
@@ -89,6 +91,7 @@ def read_layout(cls: type) -> Layout:
         _moving_text(cls),
         extra_bytes > _WORD * num_words,
         described,
+        str if issubclass(cls, PurePath) else STATES.get(cls),
     )
 
 
@@ -147,55 +150,29 @@ BASES: dict[type, Callable[[Any], Any]] = {
 }
 
 
-def _reduced_form(cls: Any) -> Callable[[Any], Any]:
-    return lambda value: cls.__reduce__(value)[:2]
-
-
-# a public form of objects with invisible memory
+# a public form of objects with invisible memory, or with more memory than they mean
 STATES: dict[type, Callable[[Any], Any]] = {
-    array.array: lambda value: (value.typecode, value.tobytes()),
-    collections.deque: lambda value: (value.maxlen, list(value)),
-    datetime.date: _reduced_form(datetime.date),
-    datetime.datetime: _reduced_form(datetime.datetime),
-    datetime.time: _reduced_form(datetime.time),
-    datetime.timedelta: _reduced_form(datetime.timedelta),
-    datetime.timezone: lambda value: value.__getinitargs__(),
-    decimal.Decimal: lambda value: decimal.Decimal.as_tuple(value),
     functools.cached_property: lambda value: value.func,
     logging.Logger: lambda value: value.name,  # logging changes no answer
     logging.RootLogger: lambda value: value.name,
     type(threading.Lock()): lambda value: None,
     type(threading.RLock()): lambda value: None,
     memoryview: lambda value: (value.format, value.shape, value.tobytes()),
-    # the field of a named tuple: its place, without its docstring
-    type(collections.namedtuple("_", "field").field): lambda value: (  # type: ignore[attr-defined]
-        value.__reduce__()[1][0]
-    ),
-    np.dtype: repr,
-    operator.attrgetter: _reduced_form(operator.attrgetter),
-    operator.itemgetter: _reduced_form(operator.itemgetter),
-    operator.methodcaller: _reduced_form(operator.methodcaller),
     property: lambda value: (value.fget, value.fset, value.fdel),
     re.Pattern: lambda value: (value.pattern, value.flags),
-    slice: lambda value: (value.start, value.stop, value.step),
     staticmethod: lambda value: value.__func__,
     classmethod: lambda value: value.__func__,
     types.MappingProxyType: dict,
-    zoneinfo.ZoneInfo: lambda value: value.key,
 }
-
-
-def state_of(value: Any) -> tuple[type, Any] | None:
-    """(type, public form) of an object of a type of ``STATES`` or a path."""
-    cls = type(value)
-    if issubclass(cls, PurePath) and cls.__module__.startswith("pathlib"):
-        return cls, PurePath.__str__(value)
-    if issubclass(cls, np.dtype):
-        return np.dtype, repr(value)
-    public_form = STATES.get(cls)
-    return None if public_form is None else (cls, public_form(value))
-
-
+COMPILED = (
+    types.BuiltinFunctionType,
+    types.MethodWrapperType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
 _RANDOM = (
     random.Random,
     np.random.Generator,
