@@ -7,12 +7,14 @@ Each row's answer holds what the row says, and none is a traceback or a mere ans
 import argparse
 import contextlib
 import io
+import linecache
 import shlex
 import subprocess
 import sys
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
@@ -47,13 +49,20 @@ def _printed(command: str) -> str:
     return " ".join((err.getvalue() or out.getvalue()).split())
 
 
+def _compiled(code: str, mode: str) -> CodeType:
+    """Code with its text at hand, as in a file, a notebook or a new prompt."""
+    name = f"<mistake {hash(code)}>"
+    linecache.cache[name] = len(code), None, code.splitlines(True), name
+    return compile(code, name, mode)
+
+
 def _evaluated(code: str) -> str:
     scope = {}
-    exec(TABLE["prelude"], scope)
+    exec(_compiled(TABLE["prelude"], "exec"), scope)
     *before, last = code.split("\n")
     try:
-        exec("\n".join(before), scope)
-        result = eval(last, scope)
+        exec(_compiled("\n".join(before), "exec"), scope)
+        result = eval(_compiled(last, "eval"), scope)
     except (sc.SmoothcruiserError, AttributeError, TypeError) as error:
         return str(error)
     if hasattr(result, "findings"):

@@ -63,6 +63,7 @@ log = logging.getLogger(__name__)
 
 # Of the seconds of a run, for each of the inspections of the step before and after it.
 LOOK_SHARE = 0.05
+REPLAYED_CALLS = 1000  # of a stored run, at least, when it is resumed
 LAST_LOOK_SECONDS = 0.2  # for the one after a run that was stopped by hand
 # How long after its time limit a call that is under way is ended.
 GRACE_SHARE, GRACE_SECONDS = 0.05, 0.2
@@ -140,7 +141,7 @@ def _run_schedule(
             store.parts(run_number),
         )
         check_parts(stop_rule, shards, actions, known_parts)
-        replay = partial(_replay_shard, run_number, segments, known_parts)
+        replay = partial(_replay_shards, run_number, segments, known_parts)
         resume_hint = (
             f"Finished shards are kept: go on with {store.way_back(run_number)}."
         )
@@ -272,41 +273,43 @@ def _replay_nothing(workers: Workers, seed: int) -> None:
     """Nothing to replay: the run begins."""
 
 
-def _replay_shard(
+def _replay_shards(
     run: int,
     segments: Sequence[Sequence[Shard]],
     stored_parts: Mapping[tuple[int, int], Partial],
     workers: Workers,
     seed: int,
 ) -> None:
-    """Sample the cheapest stored shard again, and refuse a run that gives other sums.
+    """Sample stored shards again, and refuse a run that gives other sums.
 
     An edit that no fingerprint sees changes what the step answers, if it changes
-    anything. The calls are not part of the answer, and not of its price.
+    anything. The shards are the cheapest ones, of ``REPLAYED_CALLS`` together or one
+    more. Their calls are not part of the answer, and not of its price.
     """
-    calls_by_place = {
-        place: part.calls for place, part in stored_parts.items() if part.calls
-    }
-    if not calls_by_place:
-        return
-    place = min(calls_by_place, key=lambda place: (calls_by_place[place], place))
-    action, index = place
+    places = sorted(
+        stored_parts, key=lambda place: (stored_parts[place].calls, *place[::-1])
+    )
     shards = [shard for segment in segments for shard in segment]
-    shard = replace(shards[index], action=action)
-    replayed_parts: list[Partial] = []
+    replayed_shards: list[Shard] = []
+    num_calls = 0
+    for action, index in places:
+        if num_calls < REPLAYED_CALLS:
+            replayed_shards.append(replace(shards[index], action=action))
+            num_calls += stored_parts[action, index].calls
+    replayed_parts: dict[tuple[int, int], Partial] = {}
 
-    def report(_: Shard, part: Partial) -> bool:
-        replayed_parts.append(part)
+    def report(shard: Shard, part: Partial) -> bool:
+        replayed_parts[shard.action, shard.index] = part
         return False
 
-    workers.abreast = 1
-    workers.map(iter([shard]), seed, report)
-    if replayed_parts[-1] != stored_parts[place]:
-        raise InvalidInput(
-            f"Run {run} was made for another problem than this one: shard {index} of "
-            f"action {action}, sampled again, has other sums than the stored one; pass "
-            "the problem it was started with, or start a new run."
-        )
+    workers.map(iter(replayed_shards), seed, report)
+    for (action, index), part in replayed_parts.items():
+        if part != stored_parts[action, index]:
+            raise InvalidInput(
+                f"Run {run} was made for another problem than this one: shard {index} "
+                f"of action {action}, taken again, has other sums than the stored one; "
+                "pass the problem it was started with, or start a new run."
+            )
 
 
 @calls_the_oracle

@@ -67,8 +67,8 @@ def _moved(kept, store, part):
 
 @pytest.mark.compiles
 def test_a_run_goes_on_from_the_shards_it_has(tmp_path):
-    """Finished shards are used as they stand: an altered one, sealed anew, shows in
-    the result, so they really are not sampled again.
+    """Finished shards are used as they stand, but for the cheapest, which are sampled
+    again: an altered one, sealed anew, shows in the result, or is refused.
     """
     path = tmp_path / "runs.db"
     kept = sc.plan(problem(), store=path, shards=8, **PROMISE)
@@ -78,14 +78,20 @@ def test_a_run_goes_on_from_the_shards_it_has(tmp_path):
         assert sum(part.calls for part in parts.values()) == kept.calls_spent
         store.connection.execute("DELETE FROM shards WHERE shard % 2 = 1")
         assert sc.resume(kept.run, path).value == kept.value
-        altered = _moved(kept, store, parts[0, 0])
-        sealed = seal(store.get(kept.run).seal, kept.run, 0, 0, *altered)
-        store.connection.execute(
-            "UPDATE shards SET total = ?, score = ?, seal = ? "
-            "WHERE shard = 0 AND action = 0",
-            (altered.total, altered.score, sealed),
-        )
-    assert sc.resume(kept.run, path).q_values != kept.q_values
+        parts = store.parts(kept.run)
+        places = sorted(parts, key=lambda place: (parts[place].calls, *place[::-1]))
+        for action, shard in (places[-1], places[0]):
+            altered = _moved(kept, store, parts[action, shard])
+            sealed = seal(store.get(kept.run).seal, kept.run, action, shard, *altered)
+            store.connection.execute(
+                "UPDATE shards SET total = ?, score = ?, seal = ? "
+                "WHERE shard = ? AND action = ?",
+                (altered.total, altered.score, sealed, shard, action),
+            )
+            if (action, shard) == places[-1]:
+                assert sc.resume(kept.run, path).q_values != kept.q_values
+    with pytest.raises(sc.InvalidInput, match=f"shard {shard} .* taken again"):
+        sc.resume(kept.run, path)
 
 
 def test_a_histogram_has_to_be_one_of_the_samples():

@@ -99,27 +99,24 @@ def fingerprint(problem: ProblemFields) -> Fingerprint:
         if new_changes == changes:
             break
         changes = new_changes
-    part_digests = {name: hexadecimal(encoded) for name, encoded in walk.parts.items()}
-    return Fingerprint(part_digests, tuple(walk.unseen))
+    return _fingerprint_of(walk)
 
 
 def contents(state: Any) -> str:
     """A digest of all that a state holds, 32 hex digits."""
     walk = Walker(Changes())
     walk.start(INITIAL, state)
+    return _fingerprint_of(walk).digest
+
+
+def _fingerprint_of(walk: Walker) -> Fingerprint:
     part_digests = {name: hexadecimal(encoded) for name, encoded in walk.parts.items()}
-    return Fingerprint(part_digests, ()).digest
+    return Fingerprint(part_digests, tuple(walk.unseen))
 
 
 def _walk_problem(walk: Walker, problem: ProblemFields) -> None:
     if problem.tables is not None:
         walk.start("tables", problem.tables)
-        walk.known_parts[id(problem.tables)] = "tables"
-        for problem_field in dataclasses.fields(problem.tables):
-            table_array = getattr(problem.tables, problem_field.name)
-            walk.known_parts[id(table_array)] = (
-                f"tables: the field {problem_field.name}"
-            )
     field_names = [problem_field.name for problem_field in dataclasses.fields(problem)]
     # functions first: objects shared with the state are named after them
     field_names.sort(key=lambda field_name: field_name == INITIAL)

@@ -90,10 +90,11 @@ class Changes:
             self.slots.add(("default", id(function), place.name))
             return
         class_name, _, _ = function.__qualname__.rpartition(".")
-        is_own = place.name == function.__code__.co_varnames[0] and len(steps) == 1
-        if is_own and class_name and not class_name.endswith("<locals>"):
+        is_method = bool(class_name) and not class_name.endswith("<locals>")
+        is_own = is_method and place.name == function.__code__.co_varnames[0]
+        if is_own and len(steps) == 1:
             self.fields.add((class_name, steps[0]))
-        elif is_attribute or len(steps) > 1:
+        elif is_own or is_attribute:
             self.fields.add((ANY_CLASS, steps[-1]))
 
     def is_changed(self, value: Any, name: str, is_users: bool) -> bool:

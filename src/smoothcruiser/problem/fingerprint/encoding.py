@@ -128,7 +128,8 @@ def _is_from_folder(library: str) -> bool:
 
 
 @cache
-def _owner(name: str, file: str | None) -> str:
+def owner_of_file(name: str, file: str | None) -> str:
+    """The owner of a module that may not have been imported yet."""
     top_name = name.partition(".")[0]
     if top_name == OURS:
         return OURS
@@ -148,7 +149,7 @@ def _owner(name: str, file: str | None) -> str:
 def owner_of_names(names: Mapping[str, Any]) -> str:
     """The owner of a module's namespace, such as the globals of a function."""
     module_name, file_name = names.get("__name__"), names.get("__file__")
-    return _owner(
+    return owner_of_file(
         module_name if isinstance(module_name, str) else "__main__",
         file_name if isinstance(file_name, str) else None,
     )
@@ -177,24 +178,12 @@ def owner_of_function(function: FunctionType) -> str:
         return owner
     if owner == OURS:
         return OURS if _is_ours(file_name) else USER
-    return _owner(str(function.__globals__.get("__name__")), file_name)
+    return owner_of_file(str(function.__globals__.get("__name__")), file_name)
 
 
 @cache
 def _is_ours(file: str) -> bool:
     return Path(file).resolve().is_relative_to(_PACKAGE)
-
-
-def owner_of_file(name: str, file: str | None) -> str:
-    """The owner of a module that may not have been imported yet."""
-    return _owner(name, file)
-
-
-@cache
-def _packages() -> Mapping[str, list[str]]:
-    """The packages that a module is installed by."""
-    # slow: it reads the lists of files of everything that is installed
-    return metadata.packages_distributions()
 
 
 @cache
@@ -205,18 +194,8 @@ def version_of(library: str) -> str | None:
     try:
         return metadata.version(library)
     except metadata.PackageNotFoundError:
-        pass
-    own_version = dictionary(sys.modules.get(library)).get("__version__")
-    if isinstance(own_version, str):
-        return own_version
-    packages = _packages().get(library, [])
-    return (
-        ", ".join(
-            f"{package_name} {metadata.version(package_name)}"
-            for package_name in packages
-        )
-        or None
-    )
+        own_version = dictionary(sys.modules.get(library)).get("__version__")
+        return own_version if isinstance(own_version, str) else None
 
 
 def importable(value: Any) -> tuple[str, str] | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import importlib.machinery
 import importlib.util
+import sys
 import types
 from collections.abc import Iterator
 from functools import partial
@@ -72,7 +73,7 @@ def function_reference(walk: Walker, function: types.FunctionType) -> bytes:
     """A function: a part of its own, or inside its holder if a library made it."""
     import_path = importable(function)
     if import_path is not None:
-        return walk.library(owner_of_module(import_path[0]), ".".join(import_path))
+        return walk.library_member(*import_path)
     if owner_of_function(function) != USER:
         return encode_function(walk, function)
     noun = "the function " + function.__qualname__.replace("<locals>.", "")
@@ -124,18 +125,16 @@ def encode_variable(walk: Walker, slot: Slot, noun: str, value: Any) -> bytes:
         return CHANGED
     if value is MISSING:
         return b"!missing"
-    if objects.is_a(value, CODE) or importable_name(value) is not None:
+    if objects.is_a(value, CODE) or import_path_of(value) is not None:
         return walk.encode(value)
     return walk.part(slot, noun, partial(walk.spread, noun, value))
 
 
-def importable_name(value: Any) -> str | None:
-    """The full name of a library's callable object, such as ``numpy.sin``."""
-    cls = type(value)
-    if cls in ATOMS or not callable(value) or owner_of_module(cls.__module__) == USER:
-        return None
-    import_path = importable(value)
-    return None if import_path is None else ".".join(import_path)
+def import_path_of(value: Any) -> tuple[str, str] | None:
+    """(module, name) of a library's callable object, such as ``numpy.sin``."""
+    is_candidate = type(value) not in ATOMS and callable(value)
+    is_users = owner_of_module(type(value).__module__) == USER
+    return importable(value) if is_candidate and not is_users else None
 
 
 def encode_global(walk: Walker, names: dict[str, Any], name: str) -> bytes:
@@ -232,8 +231,7 @@ def class_reference(walk: Walker, cls: type) -> bytes:
     if import_path is None:
         noun = "the class " + cls.__qualname__.replace("<locals>.", "")
         return walk.part(("class", id(cls)), noun, lambda: _encode_class(walk, cls))
-    owner = owner_of_module(import_path[0])
-    encoded_parts = [walk.library(owner, ".".join(import_path))]
+    encoded_parts = [walk.library_member(*import_path)]
     for base in cls.__mro__:  # methods that a user has put into a library's class
         for name, value in sorted(vars(base).items()):
             if type(value) in (staticmethod, classmethod):
@@ -258,9 +256,6 @@ def _encode_class(walk: Walker, cls: type) -> bytes:
             value = CHANGED
         encoded_parts += [encode_text(name), walk.encode(value)]
     return join_parts(b"class", encoded_parts)
-
-
-_NAMESPACE = "a folder"  # the file of a package without one
 
 
 def _encode_imports(walk: Walker, reading: Reading, package: str) -> list[bytes]:
@@ -297,13 +292,15 @@ def _encode_source(walk: Walker, name: str) -> bytes:
     owner, file = _find_module(name)
     if owner != USER:
         return walk.library(owner, name)
+    if file is None and name in sys.modules:  # made by hand
+        return walk.encode(sys.modules[name])
     if file is None:
         walk.mark_unseen(f"the module {name}, which {walk.root} imports")
         return b"!missing"
     if not file.endswith(".py"):
-        if file != _NAMESPACE:
+        if not Path(file).is_dir():  # a package without a file of its own
             walk.mark_unseen(f"the compiled module {name}")
-        return encode_text(Path(file).suffix)
+        return b"!"
     tree = ast.parse(Path(file).read_bytes())
     reading = read_text(tree.body)
     is_package = Path(file).name == "__init__.py"
@@ -332,6 +329,5 @@ def _find_module(name: str) -> tuple[str, str | None]:
         return owner_of_file(name, None), None
     if spec.has_location and spec.origin is not None:
         return owner_of_file(name, spec.origin), spec.origin
-    search_path = list(spec.submodule_search_locations or ())
-    owner = owner_of_file(name, search_path[0] if search_path else None)
-    return owner, _NAMESPACE if search_path else None
+    folder = next(iter(spec.submodule_search_locations or ()), None)
+    return owner_of_file(name, folder), folder

@@ -145,14 +145,25 @@ def read_function(function: FunctionType) -> Reading:
     node, code = source_node(function), function.__code__
     codes = inner_codes(code)
     code_names = dict.fromkeys(name for inner in codes for name in inner.co_names)
-    if node is None:
-        form = tuple(map(_opaque_form, codes))
-        return Reading(form, tuple(code_names), frozenset(code_names))
-    body = node.body if isinstance(node.body, list) else [node.body]
-    reading = read_text(body)
-    names = tuple(name for name in reading.names if name in code_names)
-    kind = type(node).__name__
-    return reading._replace(names=names, form=(kind, _arguments(code), *reading.form))
+    if node is not None:
+        body = node.body if isinstance(node.body, list) else [node.body]
+        with suppress(RecursionError, ValueError):  # text without end, numbers too
+            reading = read_text(body)
+            names = tuple(
+                name for name in code_names if _is_named(name, reading.names)
+            )
+            # assertions depend on __debug__
+            form = (type(node).__name__, __debug__, _arguments(code), *reading.form)
+            return reading._replace(names=names, form=form)
+    form = tuple(map(_opaque_form, codes))
+    return Reading(form, tuple(code_names), frozenset(code_names))
+
+
+def _is_named(name: str, text_names: tuple[str, ...]) -> bool:
+    """Whether a text has the name, or a private one that stands for it in a class."""
+    return name in text_names or any(
+        name.endswith(text_name) for text_name in text_names if text_name[:2] == "__"
+    )
 
 
 def _arguments(code: CodeType) -> tuple[Any, ...]:

@@ -68,8 +68,6 @@ class Walker:
         self.names: set[str] = {"__getattr__"}  # that the user's code mentions
         self.modules: dict[int, dict[str, Any]] = {}  # the user's, met as values
         self.root, self.label, self.slot = "", "", Slot()  # of the part being read
-        # objects that are parts by their identity
-        self.known_parts: dict[int, str] = {}
         self._labels: dict[Slot, str] = {}
         self._waiting: deque[tuple[str, str, Slot, Callable[[], bytes]]] = deque()
         self._encoded_values: dict[int, bytes] = {}
@@ -157,6 +155,10 @@ class Walker:
         self.version(owner, name)
         return b"L" + encode_text(name)
 
+    def library_member(self, module_name: str, name: str) -> bytes:
+        """A reference to a member of a module that is loaded."""
+        return self.library(owner_of_module(module_name), f"{module_name}.{name}")
+
     def version(self, owner: str, name: str) -> None:
         """The version of the library that ``name`` belongs to, as a part."""
         if owner == USER:
@@ -195,7 +197,6 @@ class Walker:
             and not layout.described
             and cls not in ATOMS
             and not issubclass(cls, functions.CODE)
-            and id(value) not in self.known_parts
             and owner_of_module(cls.__module__) in (USER, OURS)
         )
 
@@ -205,8 +206,6 @@ class Walker:
         if atom is not None:
             return atom(value)
         key = id(value)
-        if key in self.known_parts:
-            return b"R" + encode_text(self.known_parts[key])
         if key in self._encoded_values:
             return self._encoded_values[key]
         if key in self._open_ids:
@@ -284,8 +283,7 @@ class Walker:
         holder = getattr(value, "__objclass__", None)
         if holder is None and (bound is None or objects.is_a(bound, types.ModuleType)):
             module_name = value.__module__ or getattr(bound, "__name__", "builtins")
-            full_name = f"{module_name}.{value.__name__}"
-            return self.library(owner_of_module(module_name), full_name)
+            return self.library_member(module_name, value.__name__)
         return join_parts(
             b"compiled", map(self.encode, (value.__name__, holder, bound))
         )
@@ -295,10 +293,9 @@ class Walker:
     def _read_object(self, value: Any) -> bytes:
         """A value of no built-in type."""
         cls = type(value)
-        full_name = functions.importable_name(value)
-        if full_name is not None:
-            module_name = getattr(value, "__module__", None) or cls.__module__
-            return self.library(owner_of_module(module_name), full_name)
+        import_path = functions.import_path_of(value)
+        if import_path is not None:
+            return self.library_member(*import_path)
         layout = self._read_layout(cls)
         encoded_parts = [functions.class_reference(self, cls)]
         is_foreign = owner_of_module(cls.__module__) != USER

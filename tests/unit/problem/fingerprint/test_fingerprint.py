@@ -199,13 +199,9 @@ def written(tmp_path, monkeypatch):
 EDITS = [
     ("+ 1.0\n", "+ 1.5\n", "step"),
     ("+ 1.0\n", "+ 1\n", "step"),
-    ("x + 21", "x + 22", "step"),
-    ("bonus=6", "bonus=7", "step"),
-    ("extra=8", "extra=9", "step"),
-    ("total + bonus + extra", "total + bonus - extra", "step"),
-    ('"a" in TAGS', '"a" not in TAGS', "step"),
-    ("Point(1).y", "Point(1).x", "step"),
-    ("max(1, 2)", "min(1, 2)", "step"),
+    ("k for k in", "item for item in", "step"),
+    ("bonus=6", "bonus=7", "step: the default of bonus in step"),
+    ("extra=8", "extra=9", "step: the default of extra in step"),
     ("import math\n", "import cmath as math\n", "step"),
     ("x + 17", "x + 18", "step: the function helper_of_helper"),
     ('"tea": 2.0', '"tea": 2.5', "step: the global PRICES"),
@@ -288,13 +284,13 @@ def test_every_edit_changes_the_digest_and_is_named(written, edit):
 
 
 SAME = [
+    ("bonus=6, *, extra=8", "bonus: int = 6, *, extra: int = 8"),
     ("# a comment", "# another comment\n    # and one more"),
     ('"""One day."""', '"""One long day."""'),
     ('"""Help."""', ""),
     ('"""A shop."""', "\n\n\n"),
     ("UNUSED = 11", "UNUSED = 12"),
     ("total = helper(state)", "total = (\n        helper(state)\n    )"),
-    ("k for k in", "item for item in"),
     ("x: int\n", "x: float\n"),
     (
         "def helper_of_helper",

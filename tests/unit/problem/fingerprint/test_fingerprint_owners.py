@@ -18,6 +18,7 @@ import smoothcruiser as sc
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.fingerprint.encoding import USER, owner_of_function
 
+pytestmark = pytest.mark.compiles
 STEP = "def step(state, action, rng): return PRICE * state, state"
 HELPER = "def paid(x): return PRICE * x"
 
