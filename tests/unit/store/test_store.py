@@ -66,10 +66,11 @@ def _moved(kept, store, part):
 
 
 @pytest.mark.compiles
-def test_a_run_goes_on_from_the_shards_it_has(tmp_path):
+def test_a_run_goes_on_from_the_shards_it_has(tmp_path, monkeypatch):
     """Finished shards are used as they stand, but for the cheapest, which are sampled
     again: an altered one, sealed anew, shows in the result, or is refused.
     """
+    monkeypatch.setattr("smoothcruiser.methods.schedule_run.REPLAYED_CALLS", 1)
     path = tmp_path / "runs.db"
     kept = sc.plan(problem(), store=path, shards=8, **PROMISE)
     with Store(path) as store:
