@@ -7,7 +7,7 @@ edited. ``fingerprint`` reads all of it, without running any of its functions:
   declared     every field of the problem, its operator with temperature and prior
   tables       their contents
   functions    source text (``source_text``), defaults, closures, and transitively the
-               globals, helper functions and classes that they name (``functions``)
+               globals, helper functions and classes that they name (``function_values``)
   objects      their fields and the code of their classes (``objects``)
   libraries    the versions of those that the code uses (``encoding``)
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.fingerprint.changes import Changes
+from smoothcruiser.problem.fingerprint.changed_data import Changes
 from smoothcruiser.problem.fingerprint.encoding import (
     encode_text,
     hexadecimal,

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.problem.fingerprint import functions, objects
-from smoothcruiser.problem.fingerprint.changes import Changes, Flow, Slot
+from smoothcruiser.problem.fingerprint import function_values as functions
+from smoothcruiser.problem.fingerprint import objects
+from smoothcruiser.problem.fingerprint.changed_data import Changes, Flow, Slot
 from smoothcruiser.problem.fingerprint.encoding import (
     ATOMS,
     OURS,

@@ -45,7 +45,7 @@ from smoothcruiser.problem.fingerprint.source_text import (
 )
 
 if TYPE_CHECKING:
-    from smoothcruiser.problem.fingerprint.changes import Slot
+    from smoothcruiser.problem.fingerprint.changed_data import Slot
     from smoothcruiser.problem.fingerprint.walk import Walker
 
 MISSING = object()
