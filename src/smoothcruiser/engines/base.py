@@ -10,7 +10,7 @@ executor joins the two under a name; ``engines.registry`` has the table.
 Versions and source hashes that the bits of a run depend on.
 
 Numba, LLVM, NumPy and the C library decide how numbers are rounded, Python decides
-a step's source text, and the source files of this package decide everything else. Runs are
+a step's bytecode, and the source files of this package decide everything else. Runs are
 continued (``store``) and shared (``engines.pools.dask``) only among processes that
 have the same ones.
 """
