@@ -134,7 +134,7 @@ def _build(
     )
     fresh_function.__module__ = function.__module__
     if _is_ours(function):
-        fresh_function.__qualname__ = _name_on_disk(function, salt, inner)
+        fresh_function.__qualname__ = name_on_disk(function, salt, inner)
     # Entries for Python and for C, where nobody uses them, are a fifth of the work.
     dispatcher = numba.njit(
         fresh_function,
@@ -172,9 +172,10 @@ def _build(
     return dispatcher
 
 
-def _name_on_disk(
+def name_on_disk(
     function: types.FunctionType, salt: str | None, inner: bool = False
 ) -> str:
+    """The name of a function of this package with the parts that ``salt`` identifies."""
     name_marks = [source_fingerprint(function), salt, "inner" if inner else None]
     return "_".join([function.__qualname__, *filter(None, name_marks)])
 
@@ -226,7 +227,7 @@ def called_functions(function: types.FunctionType) -> dict[str, types.FunctionTy
 @cache
 def is_on_disk(function: types.FunctionType, salt: str | None = None) -> bool:
     """Whether an earlier process kept the compiled form; Numba is not imported."""
-    prefix = code_prefix(function, _name_on_disk(function, salt))
+    prefix = code_prefix(function, name_on_disk(function, salt))
     return prefix is not None and has_code(prefix)
 
 
