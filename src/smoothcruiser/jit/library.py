@@ -1,4 +1,4 @@
-"""Machine code that comes with an installed wheel: kernels without a compiler.
+"""LibraryMachine code that comes with an installed wheel: kernels without a compiler.
 
 Platform wheels hold a shared library of the kernels that most requests run, built from
 the same sources by ``build_library.py``. A function of it takes the address of a block
@@ -47,7 +47,7 @@ TABLE = "smoothcruiser_machines"  # the symbol of the list, as JSON
 WORD = 8  # bytes
 
 
-class Entry(NamedTuple):
+class LibraryKernel(NamedTuple):
     """A kernel of the library for arguments of one form."""
 
     call: Any  # (block, results) -> None
@@ -60,7 +60,7 @@ def file_digest(contents: bytes) -> str:
 
 
 @cache
-def load_library() -> dict[tuple[str, str], Entry]:
+def load_library() -> dict[tuple[str, str], LibraryKernel]:
     """The kernels of the library by name and form; none where no library fits."""
     chosen_path = os.environ.get(VARIABLE)
     folder = Path(__file__).parent
@@ -73,7 +73,7 @@ def load_library() -> dict[tuple[str, str], Entry]:
     return {}
 
 
-def _read_library(path: Path) -> dict[tuple[str, str], Entry]:
+def _read_library(path: Path) -> dict[tuple[str, str], LibraryKernel]:
     if path.stem != f"machines-{file_digest(path.read_bytes())}":
         raise ValueError("a damaged file")
     library = ctypes.CDLL(str(path))
@@ -83,11 +83,11 @@ def _read_library(path: Path) -> dict[tuple[str, str], Entry]:
         function = getattr(library, symbol)
         function.argtypes = ctypes.c_char_p, ctypes.c_void_p
         function.restype = None
-        entries[name, form] = Entry(function, result)
+        entries[name, form] = LibraryKernel(function, result)
     return entries
 
 
-class Machine:
+class LibraryMachine:
     """A kernel as the library has it, and else as Numba compiles it."""
 
     def __init__(self, name: str, compile_kernel: Callable[[], Any]) -> None:
@@ -114,7 +114,7 @@ class Machine:
                 return partial(self._call_entry, entry, words)
         return None
 
-    def _call_entry(self, entry: Entry, words: list[int | float]) -> Any:
+    def _call_entry(self, entry: LibraryKernel, words: list[int | float]) -> Any:
         self.num_calls += 1
         kinds = "".join("d" if isinstance(word, float) else "q" for word in words)
         result_kinds = _word_kinds(entry.result)
@@ -161,22 +161,22 @@ def array_form(dtype: Any, num_axes: int) -> str:
     return f"[{dtype if dtype.names else dtype.str}:{num_axes}:w]"
 
 
-_machines: dict[str, Machine] = {}
+_machines: dict[str, LibraryMachine] = {}
 
 
 def shared_machine(
     function: Any, salt: str | None, compile_kernel: Callable[[], Any]
-) -> Machine:
+) -> LibraryMachine:
     """A kernel of this package, whose parts ``salt`` identifies.
 
     ``compile_kernel`` is called where the library does not have it.
     """
     name = name_on_disk(function, salt)
     if name not in _machines:
-        _machines[name] = Machine(name, compile_kernel)
+        _machines[name] = LibraryMachine(name, compile_kernel)
     return _machines[name]
 
 
-def list_machines() -> list[Machine]:
+def list_machines() -> list[LibraryMachine]:
     """The kernels that this process asked for."""
     return list(_machines.values())

@@ -103,7 +103,7 @@ def test_edited_sources_find_nothing(monkeypatch):
 @needs_compiler
 def test_a_kernel_gets_words_and_returns_words(tmp_path, monkeypatch):
     use(link(tmp_path), monkeypatch)
-    machine = library.Machine("sum", refuse)
+    machine = library.LibraryMachine("sum", refuse)
     assert machine(np.array([1.0, 2.0, 0.25]), (True,)) == (3.25, True)
     assert machine(np.zeros(0), (False,)) == (0.0, False)
     assert machine.num_calls == 2
@@ -124,7 +124,7 @@ def test_a_kernel_gets_words_and_returns_words(tmp_path, monkeypatch):
 )
 def test_arguments_of_another_form_go_to_numba(tmp_path, monkeypatch, arguments):
     use(link(tmp_path), monkeypatch)
-    machine = library.Machine("sum", lambda: lambda *arguments: "compiled")
+    machine = library.LibraryMachine("sum", lambda: lambda *arguments: "compiled")
     assert machine(*arguments) == "compiled"
     assert machine.num_calls == 0
 
@@ -144,7 +144,7 @@ def test_forms_of_arguments():
 def test_a_kernel_that_does_not_come_to_its_end_is_an_error(tmp_path, monkeypatch):
     use(link(tmp_path), monkeypatch)
     with pytest.raises(RuntimeError, match="fails did not come to its end"):
-        library.Machine("fails", refuse)()
+        library.LibraryMachine("fails", refuse)()
 
 
 @needs_compiler
@@ -166,7 +166,10 @@ def test_a_library_that_does_not_fit_is_not_loaded(tmp_path, monkeypatch, fault)
     elif fault == "missing":
         path.unlink()
     assert use(path, monkeypatch) == {}
-    assert library.Machine("sum", lambda: lambda *words: "compiled")(1) == "compiled"
+    assert (
+        library.LibraryMachine("sum", lambda: lambda *words: "compiled")(1)
+        == "compiled"
+    )
 
 
 def test_a_file_of_another_platform_is_not_loaded(tmp_path, monkeypatch):
