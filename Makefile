@@ -108,6 +108,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python -m benchmarks.engine.latency --out docs/evidence/latency.md
 	@$(BIN)/python -m benchmarks.engine.first_answer --out docs/evidence/first-answer.md
 	@$(BIN)/python -m benchmarks.reliability.damaged_stores --out docs/evidence/damaged-stores.md
+	@$(BIN)/python -m benchmarks.reliability.damaged_cache --out docs/evidence/damaged-cache.md
 	@$(BIN)/python -m benchmarks.reliability.command_lines --lines 3000 --out docs/evidence/command-lines.md
 	@$(BIN)/python -m benchmarks.certified.certified --coverage > docs/evidence/certified.txt
 	@$(BIN)/python -m benchmarks.certified.certified --scaling --million --out docs/evidence/certified-scaling.md
@@ -128,6 +129,6 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python -m benchmarks.tree.tree_search --out docs/evidence/literature/tree-search.json
 	@$(BIN)/python docs/_site/slim.py docs/evidence
 
-clean: ## remove the environment and every cache
+clean: ## remove the environment and every cache of this checkout
 	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -8,24 +8,24 @@ say). A user's plain function is compiled in the same way, with the functions of
 its own module that it calls. Numba is imported here at first use, so that
 ``import smoothcruiser`` and ``--help`` stay fast.
 
-The on-disk cache of Numba keys on a function's name, place and bytecode, not on
-the meaning of its globals. Hence two rules: the name carries a fingerprint of the
-sources it is made of (an edit makes a new entry), and a function with a foreign
-replacement is cached only if the caller gives a ``salt`` that identifies the
-replacement. Users' functions are not cached, since their sources are not followed.
+On disk a function has a name with a fingerprint of the sources and constants that it is
+made of: an edit makes a new entry. A function with a foreign replacement is cached only
+if the caller gives a ``salt`` that identifies the replacement. Users' functions are not
+cached, since their sources are not followed.
 
-Machine code that is found on disk (``jit.code_files``) needs none of the functions that it was
+Machine code from the disk (``jit.disk_cache``) needs none of the functions that it was
 made of, so these are rebuilt only before something is compiled.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import types
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from smoothcruiser.jit.disk_cache import CodeCache, code_prefix, has_code
 
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
 _built: dict[Any, Any] = {}
@@ -37,7 +37,7 @@ _SHARED = (
     "jit/random/stream_type.py",
     "jit/random/distributions.py",
     "jit/random/collection_samplers.py",
-    "jit/code_files.py",  # the form of the files
+    "jit/disk_cache.py",  # the form of the files
 )
 
 
@@ -61,7 +61,19 @@ def source_fingerprint(function: types.FunctionType) -> str:
     digest = hashlib.sha256()
     for path in sorted(source_files):
         digest.update(_digest(path))
+    digest.update(repr(sorted(_constants(function))).encode())
     return digest.hexdigest()[:12]
+
+
+def _constants(function: types.FunctionType) -> set[str]:
+    """The constants in compiled code, which may stand in files without a function."""
+    constants = set()
+    for part in _reachable(function):
+        for name in _global_names(part.__code__):
+            value = part.__globals__.get(name)
+            if isinstance(value, bool | int | float | str | tuple):
+                constants.add(f"{name} = {value!r}")
+    return {text for text in constants if " at 0x" not in text}
 
 
 def is_compiled(function: object) -> bool:
@@ -122,10 +134,7 @@ def _build(
     )
     fresh_function.__module__ = function.__module__
     if _is_ours(function):
-        name_marks = [source_fingerprint(function), salt, "inner" if inner else None]
-        fresh_function.__qualname__ = "_".join(
-            [function.__qualname__, *filter(None, name_marks)]
-        )
+        fresh_function.__qualname__ = name_on_disk(function, salt, inner)
     # Entries for Python and for C, where nobody uses them, are a fifth of the work.
     dispatcher = numba.njit(
         fresh_function,
@@ -154,16 +163,21 @@ def _build(
                     inner_function, inner_options, used_replacements
                 )
 
-    if _is_ours(function) and (not replace or salt is not None):
-        from smoothcruiser.jit.code_files import OnDisk
-
-        try:
-            dispatcher._cache = OnDisk(fresh_function, fill_scope)
-        except Exception:  # no folder can be written: nothing is kept
-            fill_scope()
-    else:
+    is_shared = _is_ours(function) and (not replace or salt is not None)
+    prefix = code_prefix(function, fresh_function.__qualname__) if is_shared else None
+    if prefix is None:
         fill_scope()
+    else:
+        dispatcher._cache = CodeCache(prefix, fill_scope)
     return dispatcher
+
+
+def name_on_disk(
+    function: types.FunctionType, salt: str | None, inner: bool = False
+) -> str:
+    """The name of a function of this package with the parts that ``salt`` identifies."""
+    name_marks = [source_fingerprint(function), salt, "inner" if inner else None]
+    return "_".join([function.__qualname__, *filter(None, name_marks)])
 
 
 def _is_ours(function: types.FunctionType) -> bool:
@@ -213,12 +227,8 @@ def called_functions(function: types.FunctionType) -> dict[str, types.FunctionTy
 @cache
 def is_on_disk(function: types.FunctionType, salt: str | None = None) -> bool:
     """Whether an earlier process kept the compiled form; Numba is not imported."""
-    path = _resolve_path(function.__code__.co_filename)
-    cache_folder = os.environ.get("NUMBA_CACHE_DIR")
-    folder = Path(cache_folder) if cache_folder else path.parent / "__pycache__"
-    name_parts = [function.__qualname__, source_fingerprint(function), salt]
-    name = "_".join(filter(None, name_parts))
-    return next(folder.glob(f"**/{path.stem}.{name}-*.nbi"), None) is not None
+    prefix = code_prefix(function, name_on_disk(function, salt))
+    return prefix is not None and has_code(prefix)
 
 
 def _deep_names(function: types.FunctionType) -> set[str]:

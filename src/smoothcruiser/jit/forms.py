@@ -32,9 +32,11 @@ import numpy as np
 
 from smoothcruiser.jit.build import called_functions, compile_function, is_on_disk
 from smoothcruiser.jit.interrupts import pause_stopwatch
+from smoothcruiser.jit.library import load_library, shared_machine
 
 # CPU seconds of loading a family that an earlier process kept, and of importing Numba
 LOADING, IMPORTING = 0.4, 0.5
+LIBRARY_LOADING = 0.02  # of a wheel's library
 # seconds for one element of an array in one pass of an interpreted kernel
 PER_ELEMENT = 2e-7
 
@@ -68,6 +70,7 @@ class KernelFamily:
         own_parts = {} if parts is None else parts
         interpreted = interpreted_form(function, own_parts) if views else function
         compiled: list[Any] = []
+        is_shared = not replace and (not own_parts or salt is not None)
 
         def compile_parts() -> Any:
             with pause_stopwatch():  # Numba may be imported here
@@ -77,9 +80,15 @@ class KernelFamily:
                 )
 
         def run(*arguments: Any, work: float = 0.0) -> Any:
+            if is_shared and self.may_use_library(arguments, work):
+                machine = shared_machine(function, salt, compile_parts)
+                library_call = machine.find_call(arguments)
+                if library_call is not None:
+                    return library_call()
             if replace or self.must_compile(function, arguments, work, salt):
                 if not compiled:
-                    compiled.append(compile_parts())
+                    machine = shared_machine(function, salt, compile_parts)
+                    compiled.append(machine if is_shared else compile_parts())
                 return compiled[0](*arguments)
             start_time = time.perf_counter()
             try:
@@ -92,6 +101,19 @@ class KernelFamily:
 
         return run
 
+    def may_use_library(self, arguments: tuple[Any, ...], work: float) -> bool:
+        """Whether a kernel that the library has is run from there."""
+        return (
+            self.is_compiled is None
+            and bool(load_library())
+            and self._seconds_interpreted(arguments, work) > LIBRARY_LOADING
+        )
+
+    def _seconds_interpreted(self, arguments: tuple[Any, ...], work: float) -> float:
+        """The seconds that were spent, and about those of the next call."""
+        elements = max(work, count_elements(arguments))
+        return self.interpreted_seconds + elements * PER_ELEMENT
+
     def must_compile(
         self,
         function: Any,
@@ -102,8 +124,7 @@ class KernelFamily:
         """Whether a call is compiled; once one was chosen by its seconds, all are."""
         if self.is_compiled is None:
             self.called.add((function, salt))
-            elements = max(work, count_elements(arguments))
-            seconds = self.interpreted_seconds + elements * PER_ELEMENT
+            seconds = self._seconds_interpreted(arguments, work)
             if seconds <= LOADING or seconds <= self.seconds_until_ready():
                 return False
             self.is_compiled = True

@@ -72,7 +72,7 @@ def test_a_run_goes_on_from_the_shards_it_has(tmp_path, monkeypatch):
     """
     monkeypatch.setattr("smoothcruiser.methods.schedule_run.REPLAYED_CALLS", 30)
     path = tmp_path / "runs.db"
-    kept = sc.plan(problem(), store=path, shards=8, **PROMISE)
+    kept = sc.plan(problem(), store=path, shards=8, workers=1, **PROMISE)
     with Store(path) as store:
         parts = store.parts(kept.run)
         # those of shards that were drawn ahead of an early stop too

@@ -41,6 +41,7 @@ import numpy as np
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compile_function
+from smoothcruiser.jit.library import shared_machine
 from smoothcruiser.jit.oracle import (
     bounds_parts,
     next_state_type,
@@ -359,14 +360,19 @@ def _machine(problem: Problem, state: Any, plain: bool) -> tuple[Any, Any, Any, 
         machine_parts |= {"PLAIN": True}
     if problem.tables is not None:
         cache_salt = "_".join(salts) if salts and is_ours else None
-        return (
-            compile_function(
+
+        def compile_machine() -> Any:
+            return compile_function(
                 kernel.run_shard, nogil=True, salt=cache_salt, **machine_parts
-            ),
-            problem.tables.sampling,
-            int(state),
-            1,
+            )
+
+        is_shared = cache_salt is not None or not machine_parts
+        machine = (
+            shared_machine(kernel.run_shard, cache_salt, compile_machine)
+            if is_shared
+            else compile_machine()
         )
+        return machine, problem.tables.sampling, int(state), 1
     numba_type = state_type(state)
     part_values = tuple(machine_parts.values())
     machine_key = (

@@ -129,7 +129,7 @@ class Evidence:
         if self.first_shard != own_evidence.first_shard:
             return (
                 "computes other bits than this process from the same sources and "
-                "versions; use machines of one kind, or clear Numba's cache there if "
+                "versions; use machines of one kind, or run 'smoothcruiser cache clear' there if "
                 "its compiled code may be out of date"
             )
         return None
