@@ -27,6 +27,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from smoothcruiser.jit.primitives import PRIMITIVES, Inlined
+
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
 _built: dict[Any, Any] = {}
 
@@ -87,6 +89,10 @@ class Options(NamedTuple):
 def _compile_once(function: Any, options: Options, replace: dict[str, Any]) -> Any:
     if is_compiled(function):
         return function
+    if function in PRIMITIVES:
+        from smoothcruiser.jit import memory
+
+        return getattr(memory, function.__name__)
     build_key = (
         function,
         options,
@@ -100,6 +106,17 @@ def _compile_once(function: Any, options: Options, replace: dict[str, Any]) -> A
             tuple(replace.values()),
         )
     return _built[build_key][0]
+
+
+@cache
+def _inline(inlined: Inlined) -> Any:
+    """The compiled form of a function that is put into its callers.
+
+    The compiler does not do so by itself.
+    """
+    import numba
+
+    return numba.njit(inlined.function, forceinline=True, error_model="numpy")
 
 
 def _build(
@@ -140,6 +157,8 @@ def _build(
             inner_function: Any = function.__globals__.get(name)
             if name in replace:
                 global_scope[name] = replace[name]
+            elif isinstance(inner_function, Inlined):
+                global_scope[name] = _inline(inner_function)
             elif _is_part(inner_function, function):
                 used_replacements = {
                     k: v
