@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.compiled.kernel import ScheduleTable
+from smoothcruiser.engines.compiled.schedule_table import ScheduleTable
 from smoothcruiser.engines.root_scores import BINNED, BINS, LOGGED
 from smoothcruiser.operators import Max
 

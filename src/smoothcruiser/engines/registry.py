@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.engines.base import Engine, Executor, Job, Workers
+from smoothcruiser.engines.compiled.schedule_table import table_salt
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
+from smoothcruiser.jit.forms import PER_ELEMENT, KernelFamily
 from smoothcruiser.jit.interrupts import unbroken
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import Problem
@@ -70,6 +72,45 @@ def _open_here(
         return local_workers(engine(job.problem)(job), compute.workers)
 
     return open_here
+
+
+def _open_compiled(job: Job, compute: Compute) -> Workers:
+    """Workers for machine code, or for its source, interpreted, where that is sooner.
+
+    Nobody waits for a compiler who did not name it.
+    """
+    is_named = compute.executor is not None
+    interpreted = not is_named and _is_sooner_interpreted(job)
+    return _open_here(_python_engine if interpreted else _compiled_engine)(
+        job, compute
+    )
+
+
+SCHEDULES = KernelFamily(
+    compiling=11.0
+)  # the machine over tables, and Numba's own helpers
+# seconds of a call of a table, interpreted (measured: garnet, 50 states, 3 actions)
+INTERPRETED_CALL = 2.5e-6
+
+
+def _is_sooner_interpreted(job: Job) -> bool:
+    """Whether a table's schedule ends before its machine would be compiled or loaded.
+
+    The schedules that this process has run so count, too.
+    """
+    from smoothcruiser.engines.compiled import kernel
+
+    problem = job.problem
+    # a step or an operator that its user compiled is compiled in any case
+    if problem.tables is None or not problem.operator.built_in:
+        return False
+    seconds = job.schedule.num_calls * INTERPRETED_CALL
+    if SCHEDULES.must_compile(
+        kernel.run_shard, (), seconds / PER_ELEMENT, table_salt(problem)
+    ):
+        return False
+    SCHEDULES.interpreted_seconds += seconds
+    return True
 
 
 def _in_processes(job: Job, compute: Compute) -> Workers:
@@ -176,7 +217,7 @@ COMPILED = Executor(
     name="compiled",
     same_bits=True,
     engine=_compiled_engine,
-    open=_open_here(_compiled_engine),
+    open=_open_compiled,
     refuses=lambda job: not_compiled(job.problem),
     default_for=lambda problem: problem.is_compiled,
 )

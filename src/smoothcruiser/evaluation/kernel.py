@@ -1,4 +1,7 @@
-"""Rollouts of a policy in compiled code, from a table over states or a search tree.
+"""Rollouts of a policy, in machine code and interpreted.
+
+Machine code reads the policy from a table over states or from a search tree. Interpreted
+(``plain_rollouts``), the policy, the problem and the arrays are Python's.
 
 One rollout is a path of ``path_rules``: it ends with its episode, or after the
 number of steps that its coins allow. Omega is that of ``exact.policy_value``. A
@@ -24,7 +27,7 @@ from smoothcruiser.evaluation.path_rules import (
     X,
     path_length,
 )
-from smoothcruiser.jit.memory import (
+from smoothcruiser.jit.primitives import (
     flag_at,
     tabular_legal,
     tabular_player,
@@ -118,6 +121,32 @@ def node_policies(
             out[node, action_ids[j]] = p[j]
 
 
+def list_actions(
+    setting: Setting, data: Any, state: Any, weights: Any, action_ids: Any, w: Any
+) -> int:
+    """The number of legal actions, which are written in order with their weights."""
+    num_legal = 0
+    for a in range(setting.num_actions):
+        if not setting.varies or LEGAL(data, state, a):
+            action_ids[num_legal] = a
+            w[num_legal] = weights[a]
+            num_legal += 1
+    return num_legal
+
+
+def fill_policy(
+    code: int, t: float, table: Floats, follows: bool, tree_node: int, state: Any,
+    action_ids: Any, num_legal: int, zeros: Any, w: Any, p: Any,
+) -> None:  # fmt: skip
+    """The probabilities of the legal actions, written to ``p``."""
+    if follows and tree_node < 0:
+        UNINFORMED(code, zeros[:num_legal], w[:num_legal], t, p[:num_legal])
+    else:
+        row = tree_node if follows else ROW(state)
+        for j in range(num_legal):
+            p[j] = table[row, action_ids[j]]
+
+
 def policy_rollouts(
     setting: Setting, code: int, t: float, weights: Floats, data: Any,
     table: Floats, follows: bool, ints: Ints, hashes: Ints, states: Any,
@@ -152,21 +181,23 @@ def policy_rollouts(
         while depth < length:
             if meta[CALLS] >= most_calls or flag_at(stop) != 0:
                 return CUT, finished
-            num_legal = 0
-            for a in range(K):
-                if not setting.varies or LEGAL(data, state, a):
-                    action_ids[num_legal] = a
-                    w[num_legal] = weights[a]
-                    num_legal += 1
+            num_legal = list_actions(setting, data, state, weights, action_ids, w)
             if num_legal < setting.fewest:
                 STORE(scratch, 1, state)
                 return FEW_ACTIONS, finished
-            if follows and tree_node < 0:
-                UNINFORMED(code, zeros[:num_legal], w[:num_legal], t, p[:num_legal])
-            else:
-                row = tree_node if follows else ROW(state)
-                for j in range(num_legal):
-                    p[j] = table[row, action_ids[j]]
+            fill_policy(
+                code,
+                t,
+                table,
+                follows,
+                tree_node,
+                state,
+                action_ids,
+                num_legal,
+                zeros,
+                w,
+                p,
+            )
             j = sample_slot(p, num_legal, rng)
             if p[j] < 1.0:
                 lots[0] = 1.0

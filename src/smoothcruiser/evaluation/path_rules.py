@@ -74,51 +74,6 @@ def path_length(rule: PathRule, coins: Any) -> int:
     return rule.head + 1 + int(coin_steps)
 
 
-class Path:
-    """One path in Python, step by step as ``kernel.policy_rollouts`` counts it."""
-
-    def __init__(self, rule: PathRule, discount: float, length: int) -> None:
-        self.rule, self.discount, self.length = rule, discount, length
-        self.fee = 1.0 - discount
-        self.x, self.balance, self.weight = rule.control, 1.0, 1.0
-        self.total, self.discounted = 0.0, 1.0
-        self.lower, self.upper = math.inf, -math.inf
-        self.depth, self.goes_on = 0, length > 0
-
-    def take(self, income: float, ended: bool) -> None:
-        """Count the income of one step; ``ended`` says that it was the last."""
-        rule = self.rule
-        self.total += self.discounted * income
-        self.depth += 1
-        if ended:
-            self.x += self.weight * (income - rule.control)
-            self.balance -= self.weight
-            self.goes_on = False
-            return
-        self.x += self.weight * (income - self.fee * rule.control)
-        self.balance -= self.weight * self.fee
-        self.discounted *= self.discount
-        if self.depth <= rule.head:
-            self.weight *= self.discount
-        self.goes_on = self.depth < self.length
-        if self.depth >= rule.head and self.goes_on:
-            if self.x < rule.floor and self.lower == math.inf:
-                self.lower = self.x + self.weight * (rule.value_low - rule.control)
-            if self.x > rule.ceiling and self.upper == -math.inf:
-                self.upper = self.x + self.weight * (rule.value_high - rule.control)
-
-    def sample(self) -> tuple[float, ...]:
-        """The row of this path, in the order of the columns."""
-        return (
-            self.x,
-            self.balance,
-            self.x if self.lower == math.inf else self.lower,
-            self.x if self.upper == -math.inf else self.upper,
-            self.total,
-            float(self.depth),
-        )
-
-
 # relative error of a sum, per term; far above that of double precision
 ROUNDING = 1e-14
 

@@ -20,7 +20,6 @@ since such a problem has the operator Max; so a path adds up rewards alone.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -29,7 +28,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.evaluation.path_rules import Path
+from smoothcruiser.evaluation.plain_rollouts import PlainRollouts, Walk
 from smoothcruiser.evaluation.policy_reading import (
     PolicyReading,
     ask_safely,
@@ -38,18 +37,11 @@ from smoothcruiser.evaluation.policy_reading import (
     takes_rng,
 )
 from smoothcruiser.evaluation.policy_tables import is_table
-from smoothcruiser.evaluation.rollouts import (
-    CompiledRollouts,
-    PlainRollouts,
-    Rollouts,
-    RolloutTask,
-    Walk,
-)
+from smoothcruiser.evaluation.rollouts import CompiledRollouts, Rollouts, RolloutTask
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.model.tabular import Tables
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.step_errors import call_oracle
 from smoothcruiser.tree.kernels.compiled_tree import CompiledTree
 from smoothcruiser.tree.tree import Tree
 
@@ -93,7 +85,7 @@ def _of_function(task: RolloutTask, reading: PolicyReading) -> Rollouts:
         return reading.shares(state, rollouts.rng)
 
     rollouts = PlainRollouts(task, lambda: walk)
-    rollouts.random = reading.draws_lots
+    rollouts.lots[0] = float(reading.draws_lots)
     rollouts.notes, rollouts.assumed = reading.notes, reading.assumed
     return rollouts
 
@@ -214,32 +206,28 @@ class ActionRollouts(PlainRollouts):
     def __init__(self, task: RolloutTask, policy: Any) -> None:
         super().__init__(task, lambda: lambda state, action: None)
         problem = task.problem
-        self.direct = replace(
+        self.stepped = replace(
             problem, oracle=problem.given_step, sample_action=None, numbering=None
         )
         self.policy, self.notes = find_rule(problem, policy)
-        self.random = self.takes_rng = takes_rng(self.policy)
+        self.takes_rng = takes_rng(self.policy)
+        self.lots[0] = float(self.takes_rng)
 
-    def _follow(self, path: Path, most_calls: int) -> bool:
-        state, setting = self.state, self.setting
-        while path.goes_on:
-            if self.calls >= most_calls or time.perf_counter() > self.deadline:
-                return False
-            action = self._action(state)
-            self.calls += 1
-            reward, state, is_over = call_oracle(
-                self.direct,
-                state,
-                action,
-                self.rng,
-                setting.low,
-                setting.high,
-                setting.ends,
-                self.guard,
-            )
-            has_ended = is_over or (setting.ends and self.direct.is_terminal(state))
-            path.take(reward, has_ended)
-        return True
+    def kernel_parts(self) -> dict[str, Any]:
+        """The policy's own action in the place of a sampled one."""
+        return super().kernel_parts() | {
+            "OMEGA": lambda code, p, w, t: 0.0,
+            "sample_slot": lambda p, size, rng: 0,
+        }
+
+    def _list_actions(self, *numbers: Any) -> int:
+        _, _, state, _, action_ids, _ = numbers
+        action_ids[0] = self._action(state)
+        return self.setting.fewest  # of which none but the first is looked at
+
+    def _fill_policy(self, *numbers: Any) -> None:
+        p = numbers[-1]
+        p[0] = 1.0
 
     def _action(self, state: Any) -> Any:
         extra_arguments = (self.rng,) if self.takes_rng else ()

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from smoothcruiser.jit.disk_cache import CodeCache, code_prefix, has_code
+from smoothcruiser.jit.primitives import PRIMITIVES, Inlined
 
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
 _built: dict[Any, Any] = {}
@@ -99,6 +100,10 @@ class Options(NamedTuple):
 def _compile_once(function: Any, options: Options, replace: dict[str, Any]) -> Any:
     if is_compiled(function):
         return function
+    if function in PRIMITIVES:
+        from smoothcruiser.jit import memory
+
+        return getattr(memory, function.__name__)
     build_key = (
         function,
         options,
@@ -112,6 +117,17 @@ def _compile_once(function: Any, options: Options, replace: dict[str, Any]) -> A
             tuple(replace.values()),
         )
     return _built[build_key][0]
+
+
+@cache
+def _inline(inlined: Inlined) -> Any:
+    """The compiled form of a function that is put into its callers.
+
+    The compiler does not do so by itself.
+    """
+    import numba
+
+    return numba.njit(inlined.function, forceinline=True, error_model="numpy")
 
 
 def _build(
@@ -149,6 +165,8 @@ def _build(
             inner_function: Any = function.__globals__.get(name)
             if name in replace:
                 global_scope[name] = replace[name]
+            elif isinstance(inner_function, Inlined):
+                global_scope[name] = _inline(inner_function)
             elif _is_part(inner_function, function):
                 used_replacements = {
                     k: v

@@ -234,3 +234,17 @@ def interpreted_form(
                 scope[name] = scope[name].tolist()
         scope.update(constants)
     return _interpreted[key]
+
+
+def bind_parts(function: Any, parts: dict[str, Any]) -> Any:
+    """A copy of a kernel, for one problem, in which ``parts`` stand for named globals.
+
+    The kernels that it calls see the parts, too.
+    """
+    scope = function.__globals__ | parts
+    for name, called in called_functions(function).items():
+        if name not in parts:
+            scope[name] = bind_parts(called, parts)
+    return types.FunctionType(
+        function.__code__, scope, function.__name__, function.__defaults__
+    )

@@ -5,7 +5,8 @@ a loop that samples a hundred million successors per second, that is most of the
 time (measured: 4 M calls/s with counted arrays, 100 M with addresses). The
 owner of the memory must keep it alive while an address is in use:
 ``problem.model.tabular.Tables`` does so for tables, ``engines.compiled.engine`` for
-schedules and frames. This module imports Numba, so it is itself imported late.
+schedules and frames. This module imports Numba, so it is itself imported late:
+kernels name its functions in ``jit.primitives``.
 
   int_at, float_at, byte_at (address, index)   reads
   put_int, put_float (address, index, value)   writes of 8-byte words
@@ -17,26 +18,24 @@ schedules and frames. This module imports Numba, so it is itself imported late.
                                                functions take, not counted;
                                                ``floats_at`` a vector
   copy_array (address, array, bytes)           a contiguous array copied to memory
+  int_words, float_words (address)             the words from an address on, read and
+                                               written by their numbers
+  address_of_word (words, number)              the address of one of them
   uncounted (array or tuple of arrays)         the same, without a count: for
                                                arguments, which their caller keeps
                                                alive
-
-The one compiled step of all tabular problems.
-
-Their tables come as a tuple of addresses (``Tables.sampling``).
-
-data = (start, next_state, reward, accept, alias, player, terminal, legal,
-number of actions)
 """
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.core.extending import intrinsic
+from numba.extending import lower_builtin, models, register_model, type_callable
 
 
 def _word_pointer(
@@ -198,61 +197,79 @@ copy_array: Any = intrinsic(_copy)
 floats_at = array_at(types.Array(types.float64, 1, "C"))
 
 
-START, NEXT_STATE, REWARD, ACCEPT, ALIAS, PLAYER, TERMINAL, LEGAL, NUM_ACTIONS = range(
-    9
-)
+class MemoryWords(types.Type):  # type: ignore[misc]
+    """Words of memory: all whole numbers, or all floats."""
+
+    def __init__(self, word: Any) -> None:
+        self.word = word
+        super().__init__(f"MemoryWords({word})")
 
 
-def tabular_step(data: Any, state: int, action: int, rng: Any) -> Any:
-    """One sample of (reward, next state).
+@register_model(MemoryWords)
+class _WordsModel(models.PrimitiveModel):  # type: ignore[misc]
+    """Words are the address of the first one."""
 
-    It consumes one uniform number, unless the pair has a single successor.
-    """
-    row = state * data[NUM_ACTIONS] + action
-    row_start = int_at(data[START], row)
-    row_size = int_at(data[START], row + 1) - row_start
-    slot = row_start
-    if row_size > 1:
-        u = rng.random() * row_size
-        i = int(u)
-        slot = row_start + i
-        if u - i >= float_at(data[ACCEPT], slot):
-            slot = int_at(data[ALIAS], slot)
-    return float_at(data[REWARD], slot), int_at(data[NEXT_STATE], slot)
+    def __init__(self, manager: Any, words_type: Any) -> None:
+        super().__init__(manager, words_type, ir.IntType(64))
 
 
-def tabular_reward(data: Any, state: int, action: int, rng: Any) -> Any:
-    """The reward of ``tabular_step`` alone, from the same use of the stream.
+@type_callable(operator.getitem)  # type: ignore[untyped-decorator,unused-ignore]
+def _type_read(context: Any) -> Any:
+    def type_read(words: Any, index: Any) -> Any:
+        return words.word if isinstance(words, MemoryWords) else None
 
-    Nothing waits for it, so a processor can work on several samples at once, as long as
-    it need not guess: a branch on the alias is guessed wrong in a third of all samples.
-    A step has the branch, because the rest of the run waits for the next state, and a
-    guess is there earlier.
-    """
-    row = state * data[NUM_ACTIONS] + action
-    row_start = int_at(data[START], row)
-    row_size = int_at(data[START], row + 1) - row_start
-    slot = row_start
-    if row_size > 1:
-        u = rng.random() * row_size
-        i = int(u)
-        slot = row_start + i
-        # all bits set, or none; a compiler that saw through it would branch
-        alias_mask = hidden(-int(u - i >= float_at(data[ACCEPT], slot)))
-        slot += (int_at(data[ALIAS], slot) - slot) & alias_mask
-    return float_at(data[REWARD], slot)
+    return type_read
 
 
-def tabular_legal(data: Any, state: int, action: int) -> Any:
-    """Whether the action is allowed."""
-    return byte_at(data[LEGAL], state * data[NUM_ACTIONS] + action) != 0
+@type_callable(operator.setitem)  # type: ignore[untyped-decorator,unused-ignore]
+def _type_write(context: Any) -> Any:
+    def type_write(words: Any, index: Any, value: Any) -> Any:
+        return types.void if isinstance(words, MemoryWords) else None
+
+    return type_write
 
 
-def tabular_terminal(data: Any, state: int) -> Any:
-    """Whether the state is terminal."""
-    return byte_at(data[TERMINAL], state) != 0
+def _word_at(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    index = context.cast(builder, arguments[1], signature.args[1], types.intp)
+    word = signature.args[0].word
+    return _word_pointer(context, builder, word, arguments[0], index)
 
 
-def tabular_player(data: Any, state: int) -> Any:
-    """1 for max, 2 for min."""
-    return byte_at(data[PLAYER], state)
+@lower_builtin(operator.getitem, MemoryWords, types.Integer)  # type: ignore[untyped-decorator,unused-ignore]
+def _read_word(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return builder.load(_word_at(context, builder, signature, arguments))
+
+
+@lower_builtin(operator.setitem, MemoryWords, types.Integer, types.Any)  # type: ignore[untyped-decorator,unused-ignore]
+def _write_word(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    words, _index, value = signature.args
+    word = context.cast(builder, arguments[2], value, words.word)
+    builder.store(word, _word_at(context, builder, signature, arguments))
+    return context.get_dummy_value()
+
+
+def _words_from(kind: Any) -> Any:
+    def infer_words(typing_context: Any, address: Any) -> Any:
+        def generate(
+            context: Any, builder: Any, signature: Any, arguments: Any
+        ) -> Any:
+            return arguments[0]
+
+        return kind(types.intp), generate
+
+    return intrinsic(infer_words)
+
+
+def _address_of_word(typing_context: Any, words: Any, index: Any) -> Any:
+    """The address of a word."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        offset = builder.mul(arguments[1], context.get_constant(types.intp, 8))
+        return builder.add(arguments[0], offset)
+
+    return types.intp(words, types.intp), generate
+
+
+int_words = _words_from(MemoryWords(types.int64))
+float_words = _words_from(MemoryWords(types.float64))
+address_of_word: Any = intrinsic(_address_of_word)

@@ -183,17 +183,6 @@ def compiled_engines(job):
     return [CompiledEngine(job, tier) for tier in (INLINED, ADDRESS)]
 
 
-def changing_engine(job):
-    """A compiled engine that changes its machine at every shard."""
-    engine = CompiledEngine(job, ADDRESS)
-    first = engine.tiers.best()
-    second = CompiledEngine(job, INLINED).tiers.best()
-    assert first.machine is not second.machine
-    machines = itertools.cycle((first, second))
-    engine.tiers.best = lambda: next(machines)
-    return engine
-
-
 def root_actions(problem, schedule, state):
     """The actions that a run samples."""
     return problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
@@ -248,8 +237,6 @@ def assert_workers_do_not_matter(problem, schedule, state, *, seed=3):
     actions = root_actions(problem, schedule, state)
     job = Job(problem, schedule, state, CENTER)
     engines = compiled_engines(job)
-    if len(engines) > 1:
-        engines = [*engines, changing_engine(job)]
     for shards in (None, 3):
         segments = cut_shards(schedule, shards=shards)
         how = {"segments": segments, "actions": actions, "seed": seed}

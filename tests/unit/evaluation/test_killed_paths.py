@@ -14,7 +14,8 @@ from smoothcruiser.evaluation import evaluate, path_rules
 from smoothcruiser.evaluation import path_sampling as sampling
 from smoothcruiser.evaluation.evaluate import rollout_setting
 from smoothcruiser.evaluation.path_fitting import Fit, Stakes
-from smoothcruiser.evaluation.rollouts import PlainRollouts, RolloutTask
+from smoothcruiser.evaluation.plain_rollouts import PlainRollouts
+from smoothcruiser.evaluation.rollouts import RolloutTask
 
 GAMMA, QUIT = 0.6, 0.2
 STEPS_SEEN = 60  # 0.6^60 < 1e-13
@@ -45,9 +46,38 @@ def world(step=walk, **more):
     return mdp(step, **facts | more)
 
 
+class Script:
+    """Paths of chosen lengths and ends, as a rule counts them."""
+
+    def __init__(self, rule):
+        self.rule, self.last, self.samples = rule, -1, {}
+        self.rollouts = plain(world(self.step))
+
+    def step(self, state, action, rng):
+        return reward(state), -1 if state == self.last else state + 1
+
+    def sample(self, length, end, ended):
+        """The sample of a path of so many steps at most, of which ``end`` are played.
+
+        A path that ended does not depend on the steps that might have followed.
+        """
+        length = max(self.rule.head + 1, min(length, end + 1))
+        if (length, end, ended) not in self.samples:
+            self.samples[length, end, ended] = self._play(length, end, ended)
+        return self.samples[length, end, ended]
+
+    def _play(self, length, end, ended):
+        self.last = end - 1 if ended else -1
+        self.rollouts.coins = Luck(1.0 - GAMMA ** (length - self.rule.head - 0.5))
+        (row,) = self.rollouts.run_paths(1, 10**9, self.rule)
+        assert row[path_rules.STEPS] == end
+        return row
+
+
 def expected(rule):
     """Means of X, LOWER and UPPER by all paths, and the extremes of the last two."""
     means, least, most = [0.0, 0.0, 0.0], math.inf, -math.inf
+    script = Script(rule)
     for length in range(rule.head + 1, STEPS_SEEN):
         lives = GAMMA ** (length - rule.head - 1) * (1.0 - GAMMA)
         # ends with this step, or is killed at the last
@@ -55,11 +85,7 @@ def expected(rule):
             goes_on = (1.0 - QUIT) ** (end - 1)
             for ended in (True, False) if end == length else (True,):
                 chance = lives * goes_on * (QUIT if ended else 1.0 - QUIT)
-                path = path_rules.Path(rule, GAMMA, length)
-                for step in range(end):
-                    path.take(reward(step), ended and step == end - 1)
-                assert not path.goes_on
-                row = path.sample()
+                row = script.sample(length, end, ended)
                 for k, column in enumerate(
                     (path_rules.X, path_rules.LOWER, path_rules.UPPER)
                 ):

@@ -29,7 +29,8 @@ import numpy as np
 
 from smoothcruiser.certified.graph import END, END_RAW, STREAM_BYTES
 from smoothcruiser.certified.sweeps.memory_kernel import mix_word
-from smoothcruiser.jit.memory import float_at, int_at, put_int, tabular_step
+from smoothcruiser.jit.memory import float_at, int_at, put_int
+from smoothcruiser.jit.primitives import tabular_step
 from smoothcruiser.jit.random.stream_type import stream_at
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
 

@@ -1,7 +1,7 @@
 """Executor ``compiled``: Numba over the schedule table.
 
-It runs tabular problems and users' ``numba.njit`` oracles, on machines of which
-``tiers`` tells which comes first. Kernels release the GIL, so shards run in a pool
+It runs tabular problems and users' ``numba.njit`` oracles, on the machine that ``tiers``
+chooses. Kernels release the GIL, so shards run in a pool
 of threads. Errors inside a kernel come back as a code, and the shard is
 replayed in ``reference`` to name the state and action at fault.
 """
@@ -9,16 +9,19 @@ replayed in ``reference`` to name the state and action at fault.
 from __future__ import annotations
 
 import time
-from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled import kernel
-from smoothcruiser.engines.compiled.tiers import Tier, Tiers
+from smoothcruiser.engines.compiled.schedule_table import (
+    WHOLE_NUMBERS,
+    schedule_columns,
+    schedule_table,
+)
+from smoothcruiser.engines.compiled.tiers import choose_tier
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
-from smoothcruiser.engines.root_scores import LOGGED, UNSCORED, Sums
+from smoothcruiser.engines.root_scores import LOGGED, Sums
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.errors import (
     Interrupted,
@@ -28,10 +31,8 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.jit.oracle import first_line
 from smoothcruiser.jit.random.streams import Stream, from_words, stream
-from smoothcruiser.problem.bounds import bounds_slack
-from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, is_fixed
-from smoothcruiser.schedule.schedule import Kind, Schedule
+from smoothcruiser.schedule.schedule import Kind
 
 # About half a second in plain Python. A single root sample that costs more is
 # replayed whole.
@@ -55,26 +56,30 @@ class CompiledEngine:
         self.job, self.center = job, job.center
         problem, self.schedule, state = job.problem, job.schedule, job.state
         self.stop_flag = np.zeros(1, np.int64)
-        self.is_fragile = not is_fixed(state)
         self._replaying: list[ReferenceEngine] = []
         start_time = time.perf_counter()
-        schedule_table, self.columns = plan_of(problem, job.schedule)
-        self.schedule_table = schedule_table._replace(
-            score=job.score.kind,
-            score_half=job.score.half,
-            score_scale=job.score.scale,
+        # the arrays live as long as the table, which has their addresses
+        self.columns = {
+            name: np.array(
+                column, dtype=np.int64 if name in WHOLE_NUMBERS else np.float64
+            )
+            for name, column in schedule_columns(problem, job.schedule).items()
+        }
+        table = schedule_table(
+            problem,
+            job.schedule,
+            job.score,
+            {name: array.ctypes.data for name, array in self.columns.items()},
         )
-        is_plain = not (
-            schedule_table.varies or schedule_table.ends or schedule_table.game
-        )
-        price = job.schedule.num_calls
-        self.tiers = Tiers(problem, state, price, self._warm_up, tier, plain=is_plain)
+        self.schedule_table = table._replace(fragile=not is_fixed(state))
+        self.tier = choose_tier(problem, state, job.schedule.num_calls, tier)
+        self._warm_up()
         self.compile_seconds = time.perf_counter() - start_time
 
-    def _warm_up(self, tier: Tier) -> None:
+    def _warm_up(self) -> None:
         """Compile (or load) the machine: a shard of no samples makes no oracle call."""
         try:
-            self._run_machine(tier, 0, 0, stream(0))
+            self._run_samples(0, 0, stream(0))
         except SmoothcruiserError:
             raise
         except Exception as error:
@@ -98,13 +103,7 @@ class CompiledEngine:
 
         They are ``count`` samples, and after a stop those that were completed.
         """
-        status, partial_sums = self._run_machine(self.tiers.best(), action, count, rng)
-        self.tiers.count(partial_sums.calls)
-        return status, partial_sums
-
-    def _run_machine(
-        self, tier: Tier, action: int, count: int, rng: Stream
-    ) -> tuple[int, Partial]:
+        tier = self.tier
         # Own arrays per call, because several threads run this engine at once.
         num_actions, depth = self.schedule.facts.num_actions, self.schedule.depth
         scratch = np.empty(
@@ -115,9 +114,7 @@ class CompiledEngine:
         if self.schedule.root.target == "value":
             action = -1
         status, num_calls, total, square = tier.machine(
-            self.schedule_table._replace(
-                state_words=tier.words, fragile=self.is_fragile
-            ),
+            self.schedule_table._replace(state_words=tier.words),
             data,
             tier.state,
             action,
@@ -196,73 +193,3 @@ class CompiledEngine:
                     reference_engine.stop()
                 reference_engine.run_draws(shard.action, count, start_stream)
                 return
-
-
-COLUMNS: dict[str, Any] = {
-    "kind": np.int64,
-    "samples": np.int64,
-    "query": np.int64,
-    "continuation": np.int64,
-    "constant": np.float64,
-    "shift": np.float64,
-}
-
-
-def plan_of(
-    problem: Problem, schedule: Schedule, state_words: int = 1
-) -> tuple[kernel.ScheduleTable, dict[str, Any]]:
-    """The schedule and its facts in the machine's form, and the arrays behind it.
-
-    The table holds addresses; the arrays must live as long as it is used.
-    """
-    facts, operator = schedule.facts, problem.operator
-    num_actions = facts.num_actions
-    clip_range = schedule.clip or (0.0, 0.0)
-    columns = {
-        name: np.array(
-            [getattr(level, name) for level in schedule.levels], dtype=column_type
-        )
-        for name, column_type in COLUMNS.items()
-    }
-    columns["center"] = np.array(schedule.centers, dtype=np.float64)
-    level_rungs = [level.rungs for level in schedule.levels]
-    columns["rungs"] = np.array([*chain(*level_rungs), 0.0])
-    columns["first_rung"] = np.cumsum([0, *map(len, level_rungs)], dtype=np.int64)
-    columns["weights"] = np.array(operator.weights(num_actions), dtype=np.float64)
-    columns["blind_head"] = np.array(
-        [0.0]
-        + [
-            operator.value([0.0] * k, weights=[1.0] * k)
-            for k in range(1, num_actions + 1)
-        ]
-    )
-    schedule_table = kernel.ScheduleTable(
-        **{name: int(column.ctypes.data) for name, column in columns.items()},
-        num_actions=num_actions,
-        fewest=facts.min_actions,
-        root_row=schedule.root.child,
-        state_words=state_words,
-        discount=facts.discount,
-        low=facts.reward_range[0],
-        high=facts.reward_range[1],
-        clips=schedule.clip is not None,
-        clip_low=clip_range[0],
-        clip_high=clip_range[1],
-        operator=operator.code,
-        weighted=operator.weighted,
-        uniform_at_zero=operator.uniform_at_zero,
-        temperature=operator.strength,
-        unit=operator.shift_invariant,
-        varies=problem.legal is not None,
-        ends=facts.terminals,
-        game=problem.is_game,
-        gap=facts.given_gap or 0.0,
-        value_low=facts.value_hull()[0],
-        value_high=facts.value_hull()[1],
-        slack=bounds_slack(facts),
-        score=UNSCORED,
-        score_half=0.0,
-        score_scale=0.0,
-        fragile=False,
-    )
-    return schedule_table, columns

@@ -1,7 +1,8 @@
-"""The inner machine of executor ``compiled``: one shard, on an explicit stack.
+"""The machine that runs schedules: one shard, on an explicit stack.
 
-This file is plain Python that ``jit.build.compiled`` turns into machine code;
-it runs any schedule table. The names STEP ... BOTH are the problem's parts:
+This file is plain Python that runs any schedule table, in two forms with the same
+bits: ``jit.build`` turns it into machine code, and executor ``python`` interprets it
+(``engines.interpreted.python``). The names STEP ... BOTH are the problem's parts:
 here the tabular ones, replaced by a user's functions when theirs are compiled.
 Nothing recurses. A frame of the stack is a node that is collecting its Q-hat
 (the bottom frame is the root), and a rollout is a loop at one depth. Samples that
@@ -34,8 +35,9 @@ Every other number is set in the turn that uses it. Numbers that live on would t
 registers from the steps. ``hidden`` stands where a compiler would otherwise compute
 addresses and loop counts of rare phases at the beginning of every turn.
 
-Frames and vectors are plain memory, read and written by address (``jit.memory``
-says why). A frame is a row of 8-byte words:
+Vectors and frames lie in one block of words: plain memory in machine code
+(``jit.memory`` says why), a list where the machine is interpreted, whose words may be
+any objects, states for example. A frame is a row of words:
 
   ROW                            level of the schedule (its complement while a correction
                                  samples the continuation)
@@ -59,20 +61,21 @@ Arithmetic is scalar and in the order of ``reference``: the two return the same 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from smoothcruiser.engines.root_scores import BINNED, LOGGED, WHOLE, bin_of
-from smoothcruiser.jit.memory import (
+from smoothcruiser.jit.primitives import (
+    Inlined,
+    address_of_word,
     flag_at,
-    float_at,
+    float_words,
     floats_at,
     hidden,
     int_at,
-    put_float,
+    int_words,
     put_int,
     tabular_legal,
     tabular_player,
@@ -89,8 +92,12 @@ from smoothcruiser.operators.dispatch import (
 )
 from smoothcruiser.theory.stopping import psi
 
+if TYPE_CHECKING:
+    from smoothcruiser.engines.compiled.schedule_table import ScheduleTable
+
 # schedule.Kind as plain numbers, for the compiler
-CONSTANT, PLUGIN, ROLLOUT, BLIND, MIDDLE, RANDOM_PLUGIN, RANDOM_ROLLOUT = range(7)
+KINDS = range(7)
+CONSTANT, PLUGIN, ROLLOUT, BLIND, MIDDLE, RANDOM_PLUGIN, RANDOM_ROLLOUT = KINDS
 ENTER, HALVES, COMPLETE, END, ROOT = range(5)  # how a turn begins
 ASK, FINISH, CORRECT, RETURN, DRAW, ACT, DESCEND = range(5, 12)
 # how a shard ended
@@ -111,58 +118,9 @@ SLOT, NUMBER, GOAL, SIZE, SIGN, TOTAL, WEIGHT, MARK = range(7, 15)
 HEAD, CHOSEN, NORM, CHANCE, BRACKET, FACTOR, FIELDS = range(15, 22)
 # words of the vectors before the frames, each times K: x (2 K), y, g, w, d
 VECTORS = 6
-WORD = 8  # bytes
 # Samples of a leaf between two checks of the stop flag: at most some ten
 # milliseconds.
 POLL = 1 << 20
-
-
-class ScheduleTable(NamedTuple):
-    """A schedule and the facts it needs: addresses of its columns, and numbers."""
-
-    kind: int  # addresses of one number per level ...
-    samples: int
-    query: int
-    continuation: int
-    constant: int
-    shift: int
-    center: int
-    # ... of the chances of all rungs, level after level, and of where a level's begin
-    rungs: int
-    first_rung: int
-    # ... of the prior weights of the K actions, and of F(0) over k actions, k =
-    # 0..K
-    weights: int
-    blind_head: int
-    num_actions: int
-    fewest: int  # the least number of legal actions in any state
-    root_row: int
-    state_words: int
-    discount: float
-    low: float  # reward range
-    high: float
-    clips: bool
-    clip_low: float
-    clip_high: float
-    operator: int
-    weighted: bool  # whether the operator reads the prior weights
-    uniform_at_zero: bool  # whether its blind policy is uniform
-    temperature: float
-    unit: bool  # whether gradients sum to one
-    varies: bool  # whether legal actions vary
-    ends: bool  # whether there are terminal states
-    game: bool
-    # of bounds on V that are functions: their largest distance, the range to which they
-    # are clipped, and the error that rounding may add
-    gap: float
-    value_low: float
-    value_high: float
-    slack: float
-    # the sums that the root's bound needs (``engines.root_scores``)
-    score: int
-    score_half: float
-    score_scale: float
-    fragile: bool  # whether a step could write into a state, where FRAGILE
 
 
 def frame_words(num_actions: int, state_words: int) -> int:
@@ -253,6 +211,9 @@ BELOW, ABOVE = no_bound, no_bound
 # have a machine of their own, without tests of these three in every turn.
 PLAIN = False
 BOTH: Any = builtin_both
+# Whether this is machine code. Interpreted, each call of a step notices a stop by itself,
+# so that the flag is read between samples alone.
+COMPILED = True
 
 
 def no_value(code: int, q: Any, w: Any, t: float) -> float:
@@ -268,32 +229,33 @@ def no_both(code: int, q: Any, w: Any, t: float, out: Any) -> float:
     return np.nan
 
 
-def pick(g: Any, size: int, rng: Any) -> tuple[int, float]:
+def pick(floats: Any, g_at: int, size: int, rng: Any) -> tuple[int, float]:
     """A slot sampled in proportion to the gradient, and the gradient's norm.
 
     It takes one uniform and a running sum.
     """
     norm = 0.0
     for j in range(size):
-        norm += g[j]
+        norm += floats[g_at + j]
     u = rng.random() * norm
     running_sum = 0.0
     slot = 0
     for j in range(size):
-        if g[j] > 0.0:
+        g = floats[g_at + j]
+        if g > 0.0:
             slot = j
-            running_sum += g[j]
+            running_sum += g
             if u < running_sum:
                 break
     return slot, norm
 
 
-def sample_rung(rungs: int, first: int, end: int, rng: Any) -> tuple[int, float]:
+def sample_rung(rungs: Any, first: int, end: int, rng: Any) -> tuple[int, float]:
     """A rung from 1 on by one uniform, and its chance; 0 for no correction."""
     u = rng.random()
     running_sum = 0.0
     for i in range(first, end):
-        chance = float_at(rungs, i)
+        chance = rungs[i]
         running_sum += chance
         if u < running_sum:
             return i - first + 1, chance
@@ -302,9 +264,9 @@ def sample_rung(rungs: int, first: int, end: int, rng: Any) -> tuple[int, float]
 
 # Called once per node, with vectors that a call would spell out in seven words
 # each. The compiler does not inline them by itself.
-PICK = njit(pick, forceinline=True, error_model="numpy")
-SOFT = njit(inlined_value, forceinline=True, error_model="numpy")
-SOFT_BOTH = njit(inlined_both, forceinline=True, error_model="numpy")
+PICK: Any = Inlined(pick)
+SOFT: Any = Inlined(inlined_value)
+SOFT_BOTH: Any = Inlined(inlined_both)
 
 
 def leaf_total(
@@ -327,7 +289,7 @@ def leaf_total(
         count -= POLL
         if count <= 0:
             return total, DONE
-        if flag_at(stop) != 0:
+        if COMPILED and flag_at(stop) != 0:
             return total, STOPPED
 
 
@@ -361,7 +323,7 @@ def careful_leaf_total(
         count -= POLL
         if count <= 0:
             return total, DONE
-        if flag_at(stop) != 0:
+        if COMPILED and flag_at(stop) != 0:
             return total, STOPPED
 
 
@@ -409,29 +371,29 @@ def bounded_leaf_total(
         count -= POLL
         if count <= 0:
             return total, DONE
-        if flag_at(stop) != 0:
+        if COMPILED and flag_at(stop) != 0:
             return total, STOPPED
 
 
 def value_at(
-    operator: int, x_at: int, w_at: int, size: int, temperature: float
+    operator: int, floats: Any, x_at: int, w_at: int, size: int, temperature: float
 ) -> float:
     """F of the ``size`` numbers at ``x_at``, with the prior weights at ``w_at``."""
-    x, w = floats_at(x_at, (size,)), floats_at(w_at, (size,))
+    x = floats_at(address_of_word(floats, x_at), (size,))
+    w = floats_at(address_of_word(floats, w_at), (size,))
     if is_inlined(operator):
         return SOFT(x, w, temperature)  # type: ignore[no-any-return]
     return VALUE(operator, x, w, temperature)  # type: ignore[no-any-return]
 
 
 def both_at(
-    operator: int, x_at: int, w_at: int, g_at: int, size: int, temperature: float
-) -> float:
+    operator: int, floats: Any, x_at: int, w_at: int, g_at: int, size: int,
+    temperature: float,
+) -> float:  # fmt: skip
     """F less the inner product of x and its gradient, which is written to ``g_at``."""
-    x, w, g = (
-        floats_at(x_at, (size,)),
-        floats_at(w_at, (size,)),
-        floats_at(g_at, (size,)),
-    )
+    x = floats_at(address_of_word(floats, x_at), (size,))
+    w = floats_at(address_of_word(floats, w_at), (size,))
+    g = floats_at(address_of_word(floats, g_at), (size,))
     if is_inlined(operator):
         value = SOFT_BOTH(x, w, temperature, g)
     else:
@@ -442,37 +404,58 @@ def both_at(
     return value - inner_product  # type: ignore[no-any-return]
 
 
-def clip_mean(mean: float, clips: bool, low: float, high: float) -> float:
-    """A mean of Q-hat, clipped where the schedule has a box (Alg. 3, line 9)."""
-    if clips:
-        if mean < low:
-            mean = low
-        if mean > high:
-            mean = high
-    return mean
+def clip_mean(mean: float, low: float, high: float) -> float:
+    """A mean of Q-hat, clipped to the schedule's box (Alg. 3, line 9)."""
+    return low if mean < low else high if mean > high else mean
 
 
 def add_score(
-    kind: int, half: float, scale: float, distance: float, score: int
+    kind: int, half: float, scale: float, distance: float, score: Any
 ) -> None:
-    """Add a root sample to the scores of the root's bound, at address ``score``."""
+    """Add a root sample to the scores of the root's bound."""
     if kind == BINNED:
+        weights = int_words(score)
         point, above = bin_of(distance, half, scale)
-        put_int(score, point, int_at(score, point) + (WHOLE - above))
-        put_int(score, point + 1, int_at(score, point + 1) + above)
+        weights[point] += WHOLE - above
+        weights[point + 1] += above
     elif kind == LOGGED:
-        put_float(score, 0, float_at(score, 0) + psi(scale * distance))
+        float_words(score)[0] += psi(scale * distance)
 
 
-def mark_of(address: int, size: int) -> int:
+def mark_of(ints: Any, at: int, size: int) -> int:
     """A digest of ``size`` words, which shows a change of any of them.
 
     The words are its digits, and it is taken modulo 2**64.
     """
     mark = 0
     for i in range(size):
-        mark = mark * 6_364_136_223_846_793_005 + int_at(address, i)
+        mark = mark * 6_364_136_223_846_793_005 + ints[at + i]
     return mark
+
+
+def load_state(ints: Any, at: int) -> Any:
+    """The state in the words from ``at`` on."""
+    return LOAD(address_of_word(ints, at))
+
+
+def store_state(ints: Any, at: int, state: Any) -> None:
+    """Write a state into the words from ``at`` on."""
+    STORE(address_of_word(ints, at), state)
+
+
+def keep_state(ints: Any, at: int, state: Any) -> Any:
+    """A next state in a form that the next step cannot change."""
+    return KEEP(address_of_word(ints, at), state)
+
+
+def list_actions(ints: Any, at: int, data: Any, state: Any, num_actions: int) -> int:
+    """The number of legal actions, which are written in order from ``at`` on."""
+    size = 0
+    for a in range(num_actions):
+        if LEGAL(data, state, a):
+            ints[at + size] = a
+            size += 1
+    return size
 
 
 def run_shard(
@@ -483,9 +466,9 @@ def run_shard(
     count: int,
     center: float,
     rng: Any,
-    stop: int,
-    scratch: int,
-    score: int,
+    stop: Any,
+    block: Any,
+    score: Any,
 ) -> tuple[int, int, float, float]:
     """(status, oracle calls, sum and sum of squares) of ``count`` root samples.
 
@@ -494,20 +477,13 @@ def run_shard(
     the samples before it, and LEFT of the root's frame says how many were to follow
     the one that was not finished.
     """
-    kinds, samples, query, continuation = (
-        plan.kind,
-        plan.samples,
-        plan.query,
-        plan.continuation,
-    )
-    constants, shifts, weights, blind_head = (
-        plan.constant,
-        plan.shift,
-        plan.weights,
-        plan.blind_head,
-    )
-    centers, fewest = plan.center, plan.fewest
-    rungs, first_rung = plan.rungs, plan.first_rung
+    ints, floats = int_words(block), float_words(block)
+    kinds, samples = int_words(plan.kind), int_words(plan.samples)
+    query, continuation = int_words(plan.query), int_words(plan.continuation)
+    constants, shifts = float_words(plan.constant), float_words(plan.shift)
+    weights, blind_head = float_words(plan.weights), float_words(plan.blind_head)
+    centers, fewest = float_words(plan.center), plan.fewest
+    rungs, first_rung = float_words(plan.rungs), int_words(plan.first_rung)
     K, discount, unit, low, high = (
         plan.num_actions,
         plan.discount,
@@ -524,35 +500,34 @@ def run_shard(
     weighted = plan.weighted
     uniform_at_zero = plan.uniform_at_zero
 
-    x_at, y_at, g_at = scratch, scratch + 2 * K * WORD, scratch + 3 * K * WORD
-    w_at, d_at = scratch + 4 * K * WORD, scratch + 5 * K * WORD
-    bottom = scratch + VECTORS * K * WORD
-    state_at = FIELDS * WORD  # offsets inside a frame
-    actions_at = state_at + plan.state_words * WORD
-    means_at = actions_at + K * WORD
-    stride = means_at + 2 * K * WORD
+    x_at, y_at, g_at, w_at, d_at = 0, 2 * K, 3 * K, 4 * K, 5 * K
+    bottom = VECTORS * K
+    state_at = FIELDS  # offsets inside a frame
+    actions_at = state_at + plan.state_words
+    means_at = actions_at + K
+    stride = means_at + 2 * K
     for j in range(K):
-        put_float(w_at, j, float_at(weights, j))
+        floats[w_at + j] = weights[j]
 
     calls = 0
     grand_total = 0.0
     grand_square = 0.0
-    STORE(bottom + state_at, root_state)
-    put_int(bottom, LEFT, count)
+    store_state(ints, bottom + state_at, root_state)
+    ints[bottom + LEFT] = count
     if is_watched:
-        put_int(bottom, MARK, mark_of(bottom + state_at, words))
+        ints[bottom + MARK] = mark_of(ints, bottom + state_at, words)
     frame = bottom
-    state = LOAD(bottom + state_at)
+    state = load_state(ints, bottom + state_at)
     row = root_row
     total = 0.0
     weight = 1.0
     begin = ROOT
     while True:
         if begin == ENTER:
-            kind = int_at(kinds, row)
+            kind = kinds[row]
             if kind == CONSTANT:
-                v = float_at(constants, row)
-                shift = float_at(shifts, row)
+                v = constants[row]
+                shift = shifts[row]
                 if shift != 0.0:
                     mover = PLAYER(data, state) if game else 1
                     if mover != 1 and mover != 2:
@@ -577,11 +552,7 @@ def run_shard(
                         return BAD_PLAYER, calls, grand_total, grand_square
                     sign = 1.0 if mover == 1 else -1.0
                 if varies:
-                    size = 0
-                    for a in range(K):
-                        if LEGAL(data, state, a):
-                            put_int(frame + actions_at, size, a)
-                            size += 1
+                    size = list_actions(ints, frame + actions_at, data, state, K)
                     if size < fewest:
                         return FEW_ACTIONS, calls, grand_total, grand_square
                 if kind == BLIND:
@@ -590,51 +561,42 @@ def run_shard(
                         slot = rng.integers(size)
                     else:
                         for j in range(size):
-                            put_float(x_at, j, 0.0)
+                            floats[x_at + j] = 0.0
                             if varies:
-                                put_float(
-                                    w_at,
-                                    j,
-                                    float_at(weights, int_at(frame + actions_at, j)),
-                                )
-                        g = floats_at(g_at, (size,))
-                        BOTH(
-                            operator,
-                            floats_at(x_at, (size,)),
-                            floats_at(w_at, (size,)),
-                            temperature,
-                            g,
-                        )
-                        slot, norm = PICK(g, size, rng)
+                                action_j = ints[frame + actions_at + j]
+                                floats[w_at + j] = weights[action_j]
+                        both_at(operator, floats, x_at, w_at, g_at, size, temperature)
+                        slot, norm = PICK(floats, g_at, size, rng)
                         if unit:
                             norm = 1.0
-                    head = sign * float_at(blind_head, size) + sign * float_at(
-                        shifts, row
-                    )
+                    head = sign * blind_head[size] + sign * shifts[row]
                     phase = ACT
                 else:
-                    number = int_at(samples, row)
+                    number = samples[row]
                     goal = size
                     phase = ASK
         else:
-            begin = hidden(begin)  # not one switch: ENTER is tested first
+            if COMPILED:
+                begin = hidden(begin)  # not one switch: ENTER is tested first
             if begin == HALVES:
-                frame = hidden(frame)
-                kind = int_at(kinds, row)
-                size, sign = int_at(frame, SIZE), float_at(frame, SIGN)
-                number, goal = int_at(frame, NUMBER), 2 * size
+                if COMPILED:
+                    frame = hidden(frame)
+                kind = kinds[row]
+                size, sign = ints[frame + SIZE], floats[frame + SIGN]
+                number, goal = ints[frame + NUMBER], 2 * size
                 phase = ASK
             elif begin == COMPLETE:
-                frame = hidden(frame)
-                row = int_at(frame, ROW)
-                kind = int_at(kinds, row)
-                sign = float_at(frame, SIGN)
-                total, weight = float_at(frame, TOTAL), float_at(frame, WEIGHT)
-                state = LOAD(frame + state_at)
-                goal = int_at(frame, GOAL)
+                if COMPILED:
+                    frame = hidden(frame)
+                row = ints[frame + ROW]
+                kind = kinds[row]
+                sign = floats[frame + SIGN]
+                total, weight = floats[frame + TOTAL], floats[frame + WEIGHT]
+                state = load_state(ints, frame + state_at)
+                goal = ints[frame + GOAL]
                 for j in range(goal):
-                    put_float(x_at, j, sign * float_at(frame + means_at, j))
-                phase = FINISH if goal == int_at(frame, SIZE) else CORRECT
+                    floats[x_at + j] = sign * floats[frame + means_at + j]
+                phase = FINISH if goal == ints[frame + SIZE] else CORRECT
             elif begin == END:
                 v = total
                 phase = RETURN
@@ -642,14 +604,15 @@ def run_shard(
                 phase = ROOT
         # Row, kind, state, size, sign, total and weight are those of the node.
         if phase == ASK:
-            frame = hidden(frame)
-            child = int_at(query, row)
+            if COMPILED:
+                frame = hidden(frame)
+            child = query[row]
             if is_watched:
-                mark = mark_of(frame + state_at, words)
-            middle = float_at(centers, row)
-            bounded = BOUNDED and int_at(kinds, child) == MIDDLE
-            if int_at(kinds, child) == CONSTANT or bounded:
-                constant, shift = float_at(constants, child), float_at(shifts, child)
+                mark = mark_of(ints, frame + state_at, words)
+            middle = centers[row]
+            bounded = BOUNDED and kinds[child] == MIDDLE
+            if kinds[child] == CONSTANT or bounded:
+                constant, shift = constants[child], shifts[child]
                 is_simple = not ends and not (game and shift != 0.0)
                 tail = (
                     discount * (constant + shift if shift != 0.0 else constant)
@@ -657,7 +620,7 @@ def run_shard(
                 )
                 for j in range(goal):
                     leaf = j if j < size else j - size
-                    a = int_at(frame + actions_at, leaf) if varies else leaf
+                    a = ints[frame + actions_at + leaf] if varies else leaf
                     if BOUNDED and bounded:
                         subtotal, status = bounded_leaf_total(
                             data,
@@ -700,130 +663,120 @@ def run_shard(
                     if status != DONE:
                         return status, calls, grand_total, grand_square
                     calls += number
-                    put_float(
-                        x_at,
-                        j,
-                        sign
-                        * clip_mean(
-                            middle + subtotal / number, clips, clip_low, clip_high
-                        ),
-                    )
-                if is_watched and mark_of(frame + state_at, words) != mark:
+                    mean = middle + subtotal / number
+                    if clips:
+                        mean = clip_mean(mean, clip_low, clip_high)
+                    floats[x_at + j] = sign * mean
+                if is_watched and mark_of(ints, frame + state_at, words) != mark:
                     return WRITTEN, calls, grand_total, grand_square
-                put_int(frame, SIZE, size)
+                ints[frame + SIZE] = size
                 phase = FINISH if goal == size else CORRECT
             else:
-                STORE(frame + state_at, state)
+                store_state(ints, frame + state_at, state)
                 if is_watched:
-                    put_int(frame, MARK, mark_of(frame + state_at, words))
-                put_int(frame, ROW, row)
-                put_int(frame, SIZE, size)
-                put_float(frame, SIGN, sign)
-                put_float(frame, TOTAL, total)
-                put_float(frame, WEIGHT, weight)
-                put_int(frame, SLOT, 0)
-                put_int(frame, ACTION, int_at(frame + actions_at, 0) if varies else 0)
-                put_int(frame, CHILD, child)
-                put_float(frame, CENTER, middle)
-                put_int(frame, LEFT, number)
-                put_float(frame, SUM, 0.0)
-                put_int(frame, NUMBER, number)
-                put_int(frame, GOAL, goal)
+                    ints[frame + MARK] = mark_of(ints, frame + state_at, words)
+                ints[frame + ROW] = row
+                ints[frame + SIZE] = size
+                floats[frame + SIGN] = sign
+                floats[frame + TOTAL] = total
+                floats[frame + WEIGHT] = weight
+                ints[frame + SLOT] = 0
+                ints[frame + ACTION] = ints[frame + actions_at] if varies else 0
+                ints[frame + CHILD] = child
+                floats[frame + CENTER] = middle
+                ints[frame + LEFT] = number
+                floats[frame + SUM] = 0.0
+                ints[frame + NUMBER] = number
+                ints[frame + GOAL] = goal
                 phase = DRAW
         # Row, kind, state, sign, total, weight and x = sign * Q-hat are those of the
         # node.
         if phase == FINISH:
-            frame = hidden(frame)  # and so the size, the length of every loop here
-            size = int_at(frame, SIZE)
+            if COMPILED:
+                frame = hidden(frame)  # and so the size, the length of every loop here
+            size = ints[frame + SIZE]
             if varies and weighted:
                 for j in range(size):
-                    put_float(
-                        w_at, j, float_at(weights, int_at(frame + actions_at, j))
-                    )
+                    floats[w_at + j] = weights[ints[frame + actions_at + j]]
             if kind in (PLUGIN, RANDOM_PLUGIN):
-                value = value_at(operator, x_at, w_at, size, temperature)
-                head = sign * value + sign * float_at(shifts, row)
+                value = value_at(operator, floats, x_at, w_at, size, temperature)
+                head = sign * value + sign * shifts[row]
                 v = total + weight * head
                 slot, norm = 0, 1.0
                 phase = RETURN
             else:
-                value = both_at(operator, x_at, w_at, g_at, size, temperature)
-                slot, norm = PICK(floats_at(g_at, (size,)), size, rng)
+                value = both_at(operator, floats, x_at, w_at, g_at, size, temperature)
+                slot, norm = PICK(floats, g_at, size, rng)
                 if unit:
                     norm = 1.0
-                head = sign * value + sign * float_at(shifts, row)
+                head = sign * value + sign * shifts[row]
                 phase = ACT
             if kind >= RANDOM_PLUGIN:
                 rung, chance = sample_rung(
-                    rungs, int_at(first_rung, row), int_at(first_rung, row + 1), rng
+                    rungs, first_rung[row], first_rung[row + 1], rng
                 )
                 if rung > 0:
-                    put_float(frame, SIGN, sign)
-                    put_float(frame, HEAD, head)
-                    put_int(frame, CHOSEN, slot)
-                    put_float(frame, NORM, norm)
-                    put_float(frame, CHANCE, chance)
-                    put_int(frame, NUMBER, int_at(samples, row) << (rung - 1))
+                    floats[frame + SIGN] = sign
+                    floats[frame + HEAD] = head
+                    ints[frame + CHOSEN] = slot
+                    floats[frame + NORM] = norm
+                    floats[frame + CHANCE] = chance
+                    ints[frame + NUMBER] = samples[row] << (rung - 1)
                     begin = HALVES
                     continue
         # As in FINISH, with x = sign * q of the first half, then of the second.
         elif phase == CORRECT:
-            frame = hidden(frame)
-            size = int_at(frame, SIZE)
+            if COMPILED:
+                frame = hidden(frame)
+            size = ints[frame + SIZE]
             if varies and weighted:
                 for j in range(size):
-                    put_float(
-                        w_at, j, float_at(weights, int_at(frame + actions_at, j))
-                    )
+                    floats[w_at + j] = weights[ints[frame + actions_at + j]]
             for j in range(size):
-                put_float(
-                    y_at, j, 0.5 * (float_at(x_at, j) + float_at(x_at, size + j))
-                )
-                put_float(d_at, j, 0.0)
+                floats[y_at + j] = 0.5 * (floats[x_at + j] + floats[x_at + size + j])
+                floats[d_at + j] = 0.0
             lacking = 0.0
             for term_index in range(3):
                 share = 1.0 if term_index == 0 else -0.5
-                term_at = (
-                    y_at if term_index == 0 else x_at + (term_index - 1) * size * WORD
-                )
+                term_at = y_at if term_index == 0 else x_at + (term_index - 1) * size
                 if kind == RANDOM_PLUGIN:
                     lacking += share * value_at(
-                        operator, term_at, w_at, size, temperature
+                        operator, floats, term_at, w_at, size, temperature
                     )
                     continue
                 lacking += share * both_at(
-                    operator, term_at, w_at, g_at, size, temperature
+                    operator, floats, term_at, w_at, g_at, size, temperature
                 )
                 for j in range(size):
-                    change = share * float_at(g_at, j)
-                    put_float(d_at, j, float_at(d_at, j) + change)
-            head, norm = float_at(frame, HEAD), float_at(frame, NORM)
-            slot = int_at(frame, CHOSEN)
-            bracket, chance = sign * lacking, float_at(frame, CHANCE)
+                    change = share * floats[g_at + j]
+                    floats[d_at + j] = floats[d_at + j] + change
+            head, norm = floats[frame + HEAD], floats[frame + NORM]
+            slot = ints[frame + CHOSEN]
+            bracket, chance = sign * lacking, floats[frame + CHANCE]
             drift = 0.0
             is_moving = False
             if kind == RANDOM_ROLLOUT:
                 for j in range(size):
-                    delta = float_at(d_at, j)
+                    delta = floats[d_at + j]
                     drift += delta
-                    put_float(g_at, j, abs(delta))
+                    floats[g_at + j] = abs(delta)
                     is_moving = is_moving or delta != 0.0
             if is_moving:
                 if not unit:
-                    bracket += float_at(constants, row) * drift
-                leaf, factor = PICK(floats_at(g_at, (size,)), size, rng)
-                STORE(frame + state_at, state)
+                    bracket += constants[row] * drift
+                leaf, factor = PICK(floats, g_at, size, rng)
+                store_state(ints, frame + state_at, state)
                 if is_watched:
-                    put_int(frame, MARK, mark_of(frame + state_at, words))
-                put_int(frame, ROW, ~row)
-                put_float(frame, TOTAL, total)
-                put_float(frame, WEIGHT, weight)
-                put_float(frame, BRACKET, bracket)
-                put_float(
-                    frame, FACTOR, factor if float_at(d_at, leaf) > 0.0 else -factor
+                    ints[frame + MARK] = mark_of(ints, frame + state_at, words)
+                ints[frame + ROW] = ~row
+                floats[frame + TOTAL] = total
+                floats[frame + WEIGHT] = weight
+                floats[frame + BRACKET] = bracket
+                floats[frame + FACTOR] = (
+                    factor if floats[d_at + leaf] > 0.0 else -factor
                 )
-                a = int_at(frame + actions_at, leaf) if varies else leaf
-                row = int_at(continuation, row)
+                a = ints[frame + actions_at + leaf] if varies else leaf
+                row = continuation[row]
                 phase = DESCEND
             else:
                 head += bracket / chance
@@ -835,7 +788,7 @@ def run_shard(
                 distance = (
                     v - center
                     if action < 0
-                    else float_at(frame, REWARD) + (discount * v - center)
+                    else floats[frame + REWARD] + (discount * v - center)
                 )
                 grand_total += distance
                 grand_square += distance * distance
@@ -844,47 +797,47 @@ def run_shard(
                 )
                 phase = ROOT
             else:
-                if flag_at(stop) != 0:
+                if COMPILED and flag_at(stop) != 0:
                     return STOPPED, calls, grand_total, grand_square
-                row = int_at(frame, ROW)
+                row = ints[frame + ROW]
                 if row < 0:
                     row = ~row
-                    if is_watched and mark_of(frame + state_at, words) != int_at(
-                        frame, MARK
+                    if (
+                        is_watched
+                        and mark_of(ints, frame + state_at, words)
+                        != ints[frame + MARK]
                     ):
                         return WRITTEN, calls, grand_total, grand_square
-                    bracket = float_at(frame, BRACKET) + float_at(frame, FACTOR) * (
-                        float_at(frame, REWARD)
-                        + (discount * v - float_at(constants, row))
+                    bracket = floats[frame + BRACKET] + floats[frame + FACTOR] * (
+                        floats[frame + REWARD] + (discount * v - constants[row])
                     )
-                    head = float_at(frame, HEAD) + bracket / float_at(frame, CHANCE)
-                    norm, slot = float_at(frame, NORM), int_at(frame, CHOSEN)
-                    total, weight = float_at(frame, TOTAL), float_at(frame, WEIGHT)
-                    state = LOAD(frame + state_at)
+                    head = floats[frame + HEAD] + bracket / floats[frame + CHANCE]
+                    norm, slot = floats[frame + NORM], ints[frame + CHOSEN]
+                    total, weight = floats[frame + TOTAL], floats[frame + WEIGHT]
+                    state = load_state(ints, frame + state_at)
                     phase = ACT
                 else:
-                    put_float(
-                        frame,
-                        SUM,
-                        float_at(frame, SUM)
-                        + (
-                            float_at(frame, REWARD)
-                            + (discount * v - float_at(frame, CENTER))
-                        ),
+                    floats[frame + SUM] = floats[frame + SUM] + (
+                        floats[frame + REWARD]
+                        + (discount * v - floats[frame + CENTER])
                     )
                     phase = DRAW
         if phase == ROOT:
-            frame = hidden(frame)
-            if is_watched and mark_of(frame + state_at, words) != int_at(frame, MARK):
+            if COMPILED:
+                frame = hidden(frame)
+            if (
+                is_watched
+                and mark_of(ints, frame + state_at, words) != ints[frame + MARK]
+            ):
                 return WRITTEN, calls, grand_total, grand_square
-            samples_left = int_at(frame, LEFT)
+            samples_left = ints[frame + LEFT]
             if samples_left == 0:
                 return DONE, calls, grand_total, grand_square
-            put_int(frame, LEFT, samples_left - 1)
+            ints[frame + LEFT] = samples_left - 1
             if flag_at(stop) != 0:
                 # as in the middle of a sample: LEFT leaves out the next one
                 return STOPPED, calls, grand_total, grand_square
-            state = LOAD(frame + state_at)
+            state = load_state(ints, frame + state_at)
             row = root_row
             a = action
             if a < 0:  # the root samples X at its own state
@@ -894,38 +847,36 @@ def run_shard(
                 begin = ENTER
                 continue
         elif phase == DRAW:
-            if is_watched and mark_of(frame + state_at, words) != int_at(frame, MARK):
+            if (
+                is_watched
+                and mark_of(ints, frame + state_at, words) != ints[frame + MARK]
+            ):
                 return WRITTEN, calls, grand_total, grand_square
-            samples_left = int_at(frame, LEFT)
+            samples_left = ints[frame + LEFT]
             if samples_left == 0:
-                samples_left = int_at(frame, NUMBER)
-                mean_slot = int_at(frame, SLOT)
-                mean = clip_mean(
-                    float_at(frame, CENTER) + float_at(frame, SUM) / samples_left,
-                    clips,
-                    clip_low,
-                    clip_high,
-                )
-                put_float(frame + means_at, mean_slot, mean)
+                samples_left = ints[frame + NUMBER]
+                mean_slot = ints[frame + SLOT]
+                mean = floats[frame + CENTER] + floats[frame + SUM] / samples_left
+                if clips:
+                    mean = clip_mean(mean, clip_low, clip_high)
+                floats[frame + means_at + mean_slot] = mean
                 mean_slot += 1
-                if mean_slot == int_at(frame, GOAL):
+                if mean_slot == ints[frame + GOAL]:
                     begin = COMPLETE
                     continue
-                put_int(frame, SLOT, mean_slot)
-                put_float(frame, SUM, 0.0)
-                if mean_slot >= int_at(frame, SIZE):
-                    mean_slot -= int_at(frame, SIZE)
-                put_int(
-                    frame,
-                    ACTION,
-                    int_at(frame + actions_at, mean_slot) if varies else mean_slot,
+                ints[frame + SLOT] = mean_slot
+                floats[frame + SUM] = 0.0
+                if mean_slot >= ints[frame + SIZE]:
+                    mean_slot -= ints[frame + SIZE]
+                ints[frame + ACTION] = (
+                    ints[frame + actions_at + mean_slot] if varies else mean_slot
                 )
-            put_int(frame, LEFT, samples_left - 1)
-            state = LOAD(frame + state_at)
-            row = int_at(frame, CHILD)
-            a = int_at(frame, ACTION)
+            ints[frame + LEFT] = samples_left - 1
+            state = load_state(ints, frame + state_at)
+            row = ints[frame + CHILD]
+            a = ints[frame + ACTION]
         elif phase == ACT:  # the sampled slot, head and norm are set
-            a = int_at(frame + actions_at, slot) if varies else slot
+            a = ints[frame + actions_at + slot] if varies else slot
             reward, next_state, is_over = STEP(data, state, a, rng)
             calls += 1
             if not (low <= reward <= high):
@@ -937,8 +888,8 @@ def run_shard(
                 begin = END
             else:
                 weight *= discount * norm
-                row = int_at(continuation, row)
-                state = KEEP(frame + state_at, next_state)
+                row = continuation[row]
+                state = keep_state(ints, frame + state_at, next_state)
                 begin = ENTER
             continue
         # ROOT, DRAW and DESCEND: a child is sampled at the next state, one frame higher.
@@ -948,9 +899,9 @@ def run_shard(
             return BAD_REWARD, calls, grand_total, grand_square
         if is_over and not ends:
             return UNDECLARED_END, calls, grand_total, grand_square
-        put_float(frame, REWARD, reward)
+        floats[frame + REWARD] = reward
         frame += stride
-        state = KEEP(frame + state_at, next_state)
+        state = keep_state(ints, frame + state_at, next_state)
         total = 0.0
         weight = 1.0
         begin = END if ends and (is_over or TERMINAL(data, next_state)) else ENTER

@@ -1,6 +1,6 @@
-"""The choice of the machine for a shard: one that is ready, or one that is fast.
+"""The machine of a compiled run, chosen before its first call.
 
-All tabular problems share two machines, with their tables as arguments: one for plain
+Tabular problems are two machines with tables as arguments: one for plain
 problems (``kernel.PLAIN``) and one for all. A user's oracle can run on two, which return
 the same bits:
 
@@ -9,17 +9,11 @@ the same bits:
   inlined      the user's functions compiled into a machine of their own: a few seconds,
                in every process, and the speed of C afterwards.
 
-A run begins by address. The inlined machine is compiled beside it, in a thread, once
-that pays (``tiers``), and takes over at the next shard.
-
-States that change their type at the first step, and operators of the user's own, are
-inlined at once.
-
-Replacement of a loop that calls the user's step by address, once that pays.
-
-A call by address costs ``SAVED`` more than an inlined one, whatever the step does. So
-compiling pays after a number of calls: those made, and those that may follow. A
-thread compiles then.
+The price of a schedule is known, so it decides: the inlined machine is compiled before
+a run whose calls by address would take longer than that, and for states that change
+their type at the first step and operators of the user's own. The prices of all jobs of a
+process count together. Searches have no price: they change over between two calls of a
+kernel, once their calls have taken as long as compiling takes (``Handover``).
 
 ``SMOOTHCRUISER_TIER`` = ``address`` or ``inlined`` selects one kind of loop for all runs;
 it is for tests and measurements.
@@ -29,9 +23,8 @@ This file loads no Numba.
 
 from __future__ import annotations
 
-import atexit
 import os
-import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -39,6 +32,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smoothcruiser.engines.compiled import kernel
+from smoothcruiser.engines.compiled.schedule_table import (
+    ONE_OPERATOR,
+    is_plain,
+    table_salt,
+)
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compile_function
 from smoothcruiser.jit.library import shared_machine
@@ -58,23 +56,12 @@ if TYPE_CHECKING:
     from smoothcruiser.jit.word_functions import UserFunctions
 
 VARIABLE = "SMOOTHCRUISER_TIER"
-PASSES = "numba:run_pass"  # Numba's event for each pass of its compiler
 ADDRESS, INLINED, AUTO = "address", "inlined", ""
-# the mark, in names on the disk, of machines for the inlined operator alone
-ONE_OPERATOR = "one_operator"
 # Measured (benchmarks/engine/latency.py): the inlined machine takes about 5 s of a core, and
 # a call by address about 8 ns more.
 COMPILE_SECONDS, SAVED = 5.0, 10e-9
-# Calls after which it would have paid to compile: whoever waits for as many loses at
-# most as much again.
+# Calls from which on it pays to compile.
 PAYS = COMPILE_SECONDS / SAVED
-# A run that may go on for twice as many is not waited for, after a tenth of them.
-EARLY, LEFT = 0.1, 2.0
-
-
-def pays(calls: int, left: float = 0) -> bool:
-    """Whether to compile after so many calls, if so many may follow."""
-    return calls >= PAYS or (calls >= EARLY * PAYS and left >= LEFT * PAYS)
 
 
 class Handover:
@@ -83,60 +70,14 @@ class Handover:
     def __init__(self, build: Callable[[], Any]) -> None:
         """``build`` compiles the replacement, all of it."""
         self.build, self.calls = build, 0
-        self.has_begun, self.built = False, None
+        self.built: Any = None
 
     def after(self, calls: int) -> Any:
-        """Count calls, and return the replacement, or None until it is ready."""
+        """Count calls, and return the replacement, or None while it does not pay."""
         self.calls += calls
-        if not self.has_begun and pays(self.calls):
-            self.has_begun = True
-            Builder(self._build_replacement).start()
+        if self.built is None and self.calls >= PAYS:
+            self.built = self.build()
         return self.built
-
-    def _build_replacement(self) -> None:
-        self.built = self.build()
-
-
-class Builder(threading.Thread):
-    """A thread that compiles; the end of the process ends it first.
-
-    LLVM must not be at work when its library is taken down. Compiling is given up
-    between two passes of the compiler.
-    """
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        super().__init__(name="smoothcruiser-compile", daemon=True)
-        self.work, self.over = work, False
-
-    def run(self) -> None:
-        """Compile, and give up without a word: the run goes on by address."""
-        from numba.core import event
-
-        builder = self
-
-        class Ending(event.Listener):  # type: ignore[misc]
-            def on_start(self, event: Any) -> None:
-                """End this thread if the process ends."""
-                if builder.over and threading.current_thread() is builder:
-                    raise SystemExit
-
-            def on_end(self, event: Any) -> None:
-                """Do nothing."""
-
-        ending = Ending()
-        event.register(PASSES, ending)
-        atexit.register(self._end)
-        try:
-            self.work()
-        except BaseException:
-            pass
-        finally:
-            event.unregister(PASSES, ending)
-            atexit.unregister(self._end)
-
-    def _end(self) -> None:
-        self.over = True
-        self.join()
 
 
 def tier_choice() -> str:
@@ -151,13 +92,17 @@ def tier_choice() -> str:
 
 
 _machines: dict[Any, Any] = {}
-_entries: dict[Any, Readiness] = {}
+# for one set of functions and one type of state: the functions over words (None where
+# they have no such form), and the calls that all jobs so far can take
+_user_functions: dict[Any, UserFunctions | None] = {}
+_prices: Counter[Any] = Counter()
 
 
 @dataclass(frozen=True)
 class Tier:
     """A machine at one state."""
 
+    name: str  # ADDRESS or INLINED
     machine: Any
     words: int  # of a state in its frames
     state: Any  # the root's, in its form
@@ -166,145 +111,55 @@ class Tier:
     data: Callable[[], tuple[Any, Any]]
 
 
-class Readiness:
-    """The state of compilation for one set of functions and one type of state."""
+def choose_tier(problem: Problem, state: Any, price: int, choice: str = AUTO) -> Tier:
+    """The machine for a job that takes ``price`` calls at most."""
+    choice, key = choice or tier_choice(), _key(problem, state)
+    if key is not None and choice != INLINED:
+        _prices[key] += price
+        if choice == ADDRESS or _prices[key] < PAYS:
+            tier = _by_address_tier(problem, state, key)
+            if tier is not None:
+                return tier
+    machine, data, root_state, state_words = _machine(problem, state)
+    return Tier(INLINED, machine, state_words, root_state, lambda: (data, None))
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.user_functions: Any = None
-        self.calls = 0  # made by address
-        self.is_building = False
-        self.is_built = False  # whether the inlined machine is ready
 
+def _by_address_tier(problem: Problem, state: Any, key: Any) -> Tier | None:
+    """The shared machine with the user's functions; None where it cannot run them."""
+    from smoothcruiser.jit import by_address
 
-class Tiers:
-    """The machines of one job."""
+    if key not in _user_functions:
+        _user_functions[key] = compile_user_functions(problem, state)
+    user_functions = _user_functions[key]
+    if user_functions is None:
+        return None
+    shared_parts = by_address.parts() | _operator_parts(problem.operator)
+    if is_inlined(problem.operator.code):
+        shared_parts["salt"] += f"_{ONE_OPERATOR}"
+    machine = compile_function(kernel.run_shard, nogil=True, **shared_parts)
+    root_words = user_functions.words(state)
 
-    def __init__(
-        self,
-        problem: Problem,
-        state: Any,
-        price: int,
-        warm_up: Callable[[Tier], None],
-        choice: str = AUTO,
-        *,
-        plain: bool = False,
-    ) -> None:
-        """Get the first machine ready; ``price`` is the most calls the job can take.
-
-        ``plain`` says that the job needs no more than ``kernel.PLAIN`` (the machine by
-        address is never so: all users share it).
-        """
-        self.problem, self.price, self.calls_made = problem, price, 0
-        self.plain = plain
-        self.warm_up, self._state = warm_up, state
-        self.inlined: Tier | None = None
-        self.by_address: Tier | None = None
-        self.choice = choice or tier_choice()
-        machine_key = _key(problem, state, plain)
-        self.entry = (
-            _entries.setdefault(machine_key, Readiness())
-            if machine_key is not None
-            else Readiness()
-        )
-        is_ready = self.entry.is_built and self.choice == AUTO
-        if machine_key is not None and self.choice != INLINED and not is_ready:
-            self.by_address = self._ready_by_address()
-        if self.by_address is not None:
-            warm_up(self.by_address)
-        else:
-            self._inline()
-
-    def best(self) -> Tier:
-        """The machine for the next shard."""
-        if self.by_address is None or self.choice == ADDRESS:
-            tier = self.inlined or self.by_address
-            assert tier is not None
-            return tier
-        if self.inlined is None and self.entry.is_built:
-            self._inline()
-        elif self.inlined is None:
-            self._build_if_it_pays()
-        return self.inlined or self.by_address
-
-    def count(self, calls: int) -> None:
-        """Note the calls of a shard."""
-        self.calls_made += calls
-        if self.inlined is None:
-            self.entry.calls += calls
-
-    def _inline(self) -> None:
-        self.inlined = self._make_inlined()
-        self.entry.is_built = True
-
-    def _make_inlined(self) -> Tier:
-        machine, data, state, state_words = _machine(
-            self.problem, self._state, self.plain
-        )
-        tier = Tier(machine, state_words, state, lambda: (data, None))
-        self.warm_up(tier)
-        return tier
-
-    # --- by address -----------------------------------------------------------
-
-    def _ready_by_address(self) -> Tier | None:
-        """The shared machine with the user's functions; None where it cannot run them."""
-        from smoothcruiser.jit import by_address
-
-        with self.entry.lock:
-            if self.entry.user_functions is None:
-                self.entry.user_functions = (
-                    compile_user_functions(self.problem, self._state) or False
-                )
-        user_functions = self.entry.user_functions
-        if user_functions is False:
-            return None
-        shared_parts = by_address.parts() | _operator_parts(self.problem.operator)
-        if is_inlined(self.problem.operator.code):
-            shared_parts["salt"] += f"_{ONE_OPERATOR}"
-        machine = compile_function(kernel.run_shard, nogil=True, **shared_parts)
-        root_words = user_functions.words(self._state)
-
-        def data() -> tuple[Any, Any]:
-            call_buffer = user_functions.buffer()
-            return (user_functions.address, int(call_buffer.ctypes.data)), (
-                call_buffer,
-                root_words,
-            )
-
-        return Tier(
-            machine, 1 + user_functions.size, int(root_words.ctypes.data), data
+    def data() -> tuple[Any, Any]:
+        call_buffer = user_functions.buffer()
+        return (user_functions.address, int(call_buffer.ctypes.data)), (
+            call_buffer,
+            root_words,
         )
 
-    # --- the inlined machine, beside a run ------------------------------------
-
-    def _build_if_it_pays(self) -> None:
-        if pays(self.entry.calls, self.price - self.calls_made):
-            self.build()
-
-    def build(self) -> None:
-        """Compile the inlined machine in a thread, unless one does already."""
-        with self.entry.lock:
-            if self.entry.is_building:
-                return
-            self.entry.is_building = True
-        Builder(self._build).start()
-
-    def _build(self) -> None:
-        self.inlined = self._make_inlined()
-        self.entry.is_built = True
+    state_address = int(root_words.ctypes.data)
+    return Tier(ADDRESS, machine, 1 + user_functions.size, state_address, data)
 
 
 # --- the inlined machine ------------------------------------------------------
 
 
-def _key(problem: Problem, state: Any, plain: bool) -> Any:
+def _key(problem: Problem, state: Any) -> Any:
     """The key of a user's machines; None where there is only one."""
     if problem.tables is not None or parts_of(problem.operator) is not None:
         return None
     numba_type = state_type(state)
     inlines_operator = is_inlined(problem.operator.code)
-    return functions_of(problem), numba_type, _shapes(state), plain, inlines_operator
+    return functions_of(problem), numba_type, _shapes(state), inlines_operator
 
 
 # names of a problem's functions, in the order of ``functions_of``
@@ -342,7 +197,7 @@ def _shapes(state: Any) -> Any:
     return np.shape(state)
 
 
-def _machine(problem: Problem, state: Any, plain: bool) -> tuple[Any, Any, Any, int]:
+def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
     """(machine, its data argument, the root state in its form, its words).
 
     Tabular problems share four machines: for plain problems or for all, and for the
@@ -354,12 +209,10 @@ def _machine(problem: Problem, state: Any, plain: bool) -> tuple[Any, Any, Any, 
     if bounds[0] is not None:
         machine_parts |= {"BOUNDED": True} | bounds_parts(*bounds)
         is_ours = False
-    salts = [ONE_OPERATOR] if is_inlined(problem.operator.code) else []
-    if plain:
-        salts.append("plain")
+    if is_plain(problem):
         machine_parts |= {"PLAIN": True}
     if problem.tables is not None:
-        cache_salt = "_".join(salts) if salts and is_ours else None
+        cache_salt = table_salt(problem) if is_ours else None
 
         def compile_machine() -> Any:
             return compile_function(

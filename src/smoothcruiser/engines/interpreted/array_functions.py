@@ -4,7 +4,7 @@ They are the user's own, or those of a problem's tables.
 
 Corrections of randomized levels, for many rows of states at once.
 
-It is ``engines.interpreted.corrections`` over arrays, for executor ``batched``: the same law,
+It is ``ReferenceEngine.correction`` over arrays, for executor ``batched``: the same law,
 with that executor's stream and its order of sums. Rows of the same rung go
 together, because they have the same number of samples.
 """
@@ -180,7 +180,7 @@ def halves_lacking(
     first_half: Floats,
     second_half: Floats,
 ) -> Floats:
-    """The bracket of the correction from two halves (``engines.interpreted.corrections``)."""
+    """The bracket of the correction from two halves (``ReferenceEngine.correction``)."""
     lacking, delta = np.zeros(len(signs)), np.zeros_like(first_half)
     weighted_means = (
         (1.0, 0.5 * (first_half + second_half)),

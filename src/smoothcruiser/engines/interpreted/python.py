@@ -1,11 +1,10 @@
-"""Executor ``python``: the bits of ``reference``, faster, for plain Python oracles.
+"""Executor ``python``: the machine of ``engines.compiled.kernel``, interpreted.
 
-The schedule's table becomes functions, one per level, ``draw(state) -> float``.
-The needs of a level are bound when its function is built (children, N, the
-discount, which checks can apply at all), so as little as possible is left
-between two calls. A query with samples that end in a constant is one tight loop
-around the user's step. The order of calls, the order of sums and every check
-are those of ``reference``; a test holds the two to the same bits.
+It has the bits of ``reference`` and of machine code, since it is the same source. Its
+parts call the user's plain functions and check their answers, with the sentences of
+``problem.step_errors``. States are words of its block as they are. Samples that end in a
+constant are one tight loop around the user's step, which stands here for the sake of the
+checks.
 
 This file decides nothing about values. It leaves out batches, processes, and
 oracles that hang (``engines.watchdog``).
@@ -14,19 +13,25 @@ oracles that hang (``engines.watchdog``).
 from __future__ import annotations
 
 import math
+import operator
 import time
 from array import array
 from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.engines.base import Job, not_run
-from smoothcruiser.engines.interpreted.corrections import correction
+from smoothcruiser.engines.compiled import kernel
+from smoothcruiser.engines.compiled.schedule_table import (
+    schedule_columns,
+    schedule_table,
+)
+from smoothcruiser.engines.inspection import retyped_by
 from smoothcruiser.engines.root_scores import add_scores
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.watchdog import calls_the_oracle, limit_call_seconds
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
+from smoothcruiser.jit.forms import bind_parts
 from smoothcruiser.jit.random.streams import Stream, from_words, stream
-from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.facts import AT_THE_END
 from smoothcruiser.problem.states import Guard, copy_state
@@ -40,18 +45,13 @@ from smoothcruiser.problem.step_errors import (
     undeclared_end,
     unpack_answer,
 )
-from smoothcruiser.schedule.schedule import Kind, Level
+from smoothcruiser.schedule.schedule import Kind
 
 STOPPED = "The run was stopped before this shard was finished."
-# kinds that follow one action
-CHAINED = (Kind.ROLLOUT, Kind.BLIND, Kind.RANDOM_ROLLOUT)
-Draw = Callable[[Any], float]
-Total = Callable[[Any, int, int], float]  # (state, action, samples): a sum of backups
-Means = Callable[[Any, list[int], int], list[float]]  # the last: samples per action
 
 
 class PythonEngine:
-    """Runs shards of one (problem, schedule, state) in bound Python functions.
+    """Runs shards of one (problem, schedule, state) on the interpreted machine.
 
     It returns the same bits as ``ReferenceEngine``.
     """
@@ -63,21 +63,26 @@ class PythonEngine:
     compile_seconds = 0.0
 
     def __init__(self, job: Job) -> None:
-        self.job, self.state, self.center = job, job.state, job.center
+        self.job, self.center = job, job.center
         problem, schedule = self.problem, self.schedule = job.problem, job.schedule
+        self.retype = retyped_by(problem, job.state)
+        self.state = job.state if self.retype is None else self.retype(job.state)
         self.calls = 0
         self.guard = Guard()
         self.rng: Stream = stream(0)
         self.stopped = False
-        self.lowest_reward, self.highest_reward = schedule.facts.reward_range
-        self.pays_late = problem.payoffs == AT_THE_END
-        self.weights = problem.operator.weights(problem.num_actions)
-        self.all_actions = (
-            list(range(problem.num_actions)) if problem.legal is None else None
-        )
-        self.level_samplers: list[Draw] = []
-        for row, level in enumerate(schedule.levels):
-            self.level_samplers.append(self._level_sampler(row, level))
+        self.end_time = math.inf  # no sample begins after it, but the first of a piece
+        # Of the samples of a piece. A Ctrl-C finds each one in it or not at all.
+        self.distances = array("d")
+        self.is_terminal = problem.terminal if callable(problem.terminal) else None
+        for level in schedule.levels:
+            if level.kind not in kernel.KINDS:
+                raise not_run(self.name, level.kind)
+        columns = schedule_columns(problem, schedule)
+        self.table = schedule_table(problem, schedule, job.score, columns)
+        num_words = kernel.scratch_words(problem.num_actions, 1, schedule.depth)
+        self.block: list[Any] = [0] * num_words
+        self.machine = bind_parts(kernel.run_shard, self._machine_parts())
 
     def stop(self) -> None:
         """Ask a running shard to end."""
@@ -105,221 +110,208 @@ class PythonEngine:
             self.rng = stream(seed, shard.action, shard.index)
         else:
             self.rng = from_words(begun.words)
-        # One tuple, so that a Ctrl-C finds all three sums or none with the last sample.
-        sums, calls_before = begun.part[:3], begun.part.calls
-        distances = array("d")  # of the new samples, and after a Ctrl-C of one more
-        self.calls = 0
-        state, root = self.state, self.schedule.root
-        state_copy = copy_state(state)
-        sample_root = self._subtract_center(self.level_samplers[root.child])
-        if root.target != "value":
-            sample_root = self._backup(root.child, shard.action)
-        end_time = time.perf_counter() + seconds
+        self.calls, self.distances = 0, array("d")
+        state_copy = copy_state(self.state)
+        action = -1 if self.schedule.root.target == "value" else shard.action
+        num_samples = shard.count - begun.part.draws
+        self.end_time = time.perf_counter() + seconds
         try:
             with limit_call_seconds(self, self.problem.call_seconds):
-                while sums[0] < shard.count:
-                    if self.stopped:
-                        raise Interrupted(STOPPED)
-                    try:
-                        distance = sample_root(state)
-                    except Hung as error:
-                        raise companion_hung(self.problem.call_seconds) from error
-                    distances.append(distance)
-                    num_samples, total, square = sums
-                    sums = (
-                        num_samples + 1,
-                        total + distance,
-                        square + distance * distance,
+                try:
+                    self.machine(
+                        self.table,
+                        None,
+                        self.state,
+                        action,
+                        num_samples,
+                        self.center,
+                        self.rng,
+                        None,
+                        self.block,
+                        None,
                     )
-                    if time.perf_counter() >= end_time:
-                        break
+                except Hung as error:
+                    raise companion_hung(self.problem.call_seconds) from error
         except (Interrupted, KeyboardInterrupt) as stop:
-            new_distances = distances[: sums[0] - begun.part.draws]
-            score = add_scores(self.job.score, new_distances, begun.part.score)
-            partial_sums = Partial(*sums, calls_before + self.calls, score)
-            stop.piece = Piece(shard, partial_sums)  # type: ignore[union-attr]
+            stop.piece = Piece(shard, self._add_samples(begun.part))  # type: ignore[union-attr]
             raise
-        self.guard.compare(state_copy, state, shard.action)
-        score = add_scores(self.job.score, distances, begun.part.score)
-        partial_sums = Partial(*sums, calls_before + self.calls, score)
+        self.guard.compare(state_copy, self.state, shard.action)
+        partial_sums = self._add_samples(begun.part)
         return Piece(shard, partial_sums, tuple(int(word) for word in self.rng.words))
 
-    # --- one call -------------------------------------------------------------
+    def _add_samples(self, sums: Partial) -> Partial:
+        """The sums of a piece that was begun, and of the samples that followed."""
+        total, square = sums.total, sums.square
+        for distance in self.distances:
+            total += distance
+            square += distance * distance
+        return Partial(
+            sums.draws + len(self.distances),
+            total,
+            square,
+            sums.calls + self.calls,
+            add_scores(self.job.score, self.distances, sums.score),
+        )
 
-    def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
-        """(reward, next state, whether the episode is over) of one simulator call.
+    # --- the parts of the machine -----------------------------------------------
 
-        The call is counted and its answer checked.
-        """
+    def _machine_parts(self) -> dict[str, Any]:
+        """The user's functions and Python's memory, by the names in the kernel."""
+        problem = self.problem
+        operator_value = problem.operator.scalar.value
+        value_and_gradient = problem.operator.both
+        legal_actions, mover = problem.legal_actions, problem.mover
+
+        def value_at(
+            code: int, words: Any, x_at: int, w_at: int, size: int, temperature: float
+        ) -> float:
+            x, w = words[x_at : x_at + size], words[w_at : w_at + size]
+            return operator_value(x, w, temperature)
+
+        def both_at(
+            code: int,
+            words: Any,
+            x_at: int,
+            w_at: int,
+            g_at: int,
+            size: int,
+            temperature: float,
+        ) -> float:
+            x = words[x_at : x_at + size]
+            value, gradient = value_and_gradient(x, words[w_at : w_at + size])
+            words[g_at : g_at + size] = gradient
+            inner_product = 0.0
+            for j in range(size):
+                inner_product += x[j] * gradient[j]
+            return value - inner_product
+
+        def list_actions(
+            words: Any, at: int, data: Any, state: Any, num_actions: int
+        ) -> int:
+            actions = legal_actions(state)
+            words[at : at + len(actions)] = actions
+            return len(actions)
+
+        leaf_total = self._leaf_loop()
+
+        def careful_leaf_total(
+            data: Any, state: Any, action: int, count: int, *rest: Any
+        ) -> tuple[float, int]:
+            constant, shift, center, discount, low, high, _, _, rng, stop = rest
+            if shift != 0.0:
+                shifted_sum: tuple[float, int] = shifted_leaf_total(
+                    data, state, action, count, *rest
+                )
+                return shifted_sum
+            tail = discount * constant - center
+            return leaf_total(
+                data, state, action, count, tail, low, high, rng, stop, center
+            )
+
+        parts: dict[str, Any] = {
+            "STEP": self._checked_step(),
+            "TERMINAL": lambda data, state: False,  # part of the step
+            "PLAYER": lambda data, state: mover(state),
+            "load_state": operator.getitem,
+            "store_state": operator.setitem,
+            "keep_state": lambda words, at, state: state,
+            "list_actions": list_actions,
+            "value_at": value_at,
+            "both_at": both_at,
+            "middle_of": lambda data, state, *_numbers: (
+                middle_at(problem, state),
+                True,
+            ),
+            "add_score": self._add_distance,
+            "flag_at": self._is_piece_over,
+            "PICK": kernel.pick,
+            "BOUNDED": any(
+                level.kind == Kind.MIDDLE for level in self.schedule.levels
+            ),
+            "COMPILED": False,
+        }
+        shifted_leaf_total = bind_parts(kernel.careful_leaf_total, parts)
+        parts["leaf_total"] = leaf_total
+        parts["careful_leaf_total"] = careful_leaf_total
+        return parts
+
+    def _add_distance(
+        self, kind: int, half: float, scale: float, distance: float, score: Any
+    ) -> None:
+        self.distances.append(distance)
+
+    def _is_piece_over(self, stop: Any) -> bool:
+        """Whether to end the piece before the next sample of the root."""
         if self.stopped:
             raise Interrupted(STOPPED)
-        self.calls += 1
-        guard = self.guard
-        state_copy = guard.copy_state(state) if guard.due() else None
-        try:
-            answer = self.problem.oracle(state, action, self.rng)
-        except (SmoothcruiserError, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            raise self._oracle_error(error, state, action) from error
-        try:
-            if len(answer) == 2:
-                reward, next_state = answer
-                is_over = False
-            else:
-                reward, next_state, is_over = answer
-            reward = float(reward)
-        except (TypeError, ValueError):
-            reward, next_state, is_over = unpack_answer(answer, state, action)
-        if state_copy is not None:
-            guard.compare(state_copy, state, action)
-        if not self.lowest_reward <= reward <= self.highest_reward:
-            raise reward_outside(
-                reward, at_pair(state, action), self.lowest_reward, self.highest_reward
-            )
-        if is_over:
-            if not self.schedule.facts.terminals:
-                raise undeclared_end(at_pair(state, action))
-            return reward, next_state, True
-        is_over = self.problem.is_terminal(next_state)
-        if self.pays_late and reward != 0.0 and not is_over:
-            raise early_payoff(reward, at_pair(state, action))
-        return reward, next_state, is_over
+        return bool(self.distances) and time.perf_counter() >= self.end_time
 
-    def _oracle_error(
-        self, error: BaseException, state: Any, action: int
-    ) -> OracleError:
-        if isinstance(error, Hung):
-            return oracle_hung(self.problem.call_seconds, at_pair(state, action))
-        return oracle_raised(error, at_pair(state, action))
+    def _checked_step(self) -> Callable[..., tuple[float, Any, bool]]:
+        """The step as the machine calls it: counted, with its answer checked."""
+        problem, guard, user_step = self.problem, self.guard, self.problem.oracle
+        low, high = self.schedule.facts.reward_range
+        has_terminals = self.schedule.facts.terminals
+        is_terminal, pays_late = self.is_terminal, problem.payoffs == AT_THE_END
+        retype = self.retype
 
-    # --- levels as functions --------------------------------------------------
+        def step(data: Any, state: Any, action: int, rng: Any) -> Any:
+            if self.stopped:
+                raise Interrupted(STOPPED)
+            self.calls += 1
+            state_copy = guard.copy_state(state) if guard.due() else None
+            try:
+                answer = user_step(state, action, rng)
+            except (SmoothcruiserError, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                raise self._oracle_error(error, state, action) from error
+            try:
+                if len(answer) == 2:
+                    reward, next_state = answer
+                    is_over = False
+                else:
+                    reward, next_state, is_over = answer
+                reward = float(reward)
+            except (TypeError, ValueError):
+                reward, next_state, is_over = unpack_answer(answer, state, action)
+            if retype is not None:
+                next_state = retype(next_state)
+            if state_copy is not None:
+                guard.compare(state_copy, state, action)
+            if not low <= reward <= high:
+                raise reward_outside(reward, at_pair(state, action), low, high)
+            if is_over:
+                if not has_terminals:
+                    raise undeclared_end(at_pair(state, action))
+            elif is_terminal is not None:
+                is_over = problem.is_terminal(next_state)
+            if pays_late and reward != 0.0 and not is_over:
+                raise early_payoff(reward, at_pair(state, action))
+            return reward, next_state, is_over
 
-    def _level_sampler(self, row: int, level: Level) -> Draw:
-        """A function that samples a level at a state that is not terminal (Alg. 2)."""
-        if level.kind == Kind.CONSTANT:
-            return self._constant(level)
-        if level.kind == Kind.MIDDLE:
-            problem = self.problem
-            return lambda state: 0.0 + 1.0 * middle_at(problem, state)
-        if level.kind in (Kind.PLUGIN, Kind.RANDOM_PLUGIN):
-            return self._plugin(row, level)
-        if level.kind in CHAINED:
-            return self._rollout(row)
-        raise not_run(self.name, level.kind)
+        return step
 
-    def _constant(self, level: Level) -> Draw:
-        if level.shift == 0.0:
-            # ``reference`` adds to an empty sum, which turns -0.0 into 0.0.
-            value = 0.0 + 1.0 * level.constant
-            return lambda state: value
-        sign, constant, shift = self._sign, level.constant, level.shift
-        return lambda state: 0.0 + 1.0 * (constant + sign(state) * shift)
+    def _leaf_loop(self) -> Callable[..., tuple[float, int]]:
+        """``kernel.leaf_total``: the tight loop, with the checks of a step in it."""
+        problem, guard, user_step = self.problem, self.guard, self.problem.oracle
+        has_terminals = self.schedule.facts.terminals
+        is_terminal, pays_late = self.is_terminal, problem.payoffs == AT_THE_END
+        retype = self.retype
 
-    def _sign(self, state: Any) -> float:
-        return 1.0 if self.problem.mover(state) == 1 else -1.0
-
-    def _actions(self, state: Any) -> list[int]:
-        return (
-            self.problem.legal_actions(state)
-            if self.all_actions is None
-            else self.all_actions
-        )
-
-    def _subtract_center(self, draw: Draw) -> Draw:
-        center = self.center
-        return lambda state: draw(state) - center
-
-    def _backup(self, child: int, action: int) -> Draw:
-        """A function that samples r + gamma X(z) - centre (Alg. 3, lines 6-8)."""
-        oracle, sample_child, discount = (
-            self.oracle,
-            self.level_samplers[child],
-            self.problem.discount,
-        )
-        center = self.center
-
-        def backup(state: Any) -> float:
-            reward, next_state, is_over = oracle(state, action)
-            return (
-                reward - center
-                if is_over
-                else reward + (discount * sample_child(next_state) - center)
-            )
-
-        return backup
-
-    def _query(self, row: int) -> Means:
-        """A function that returns means of backups per legal action (Alg. 3).
-
-        Means are clipped in paper mode only.
-        """
-        level, center = self.schedule.levels[row], self.schedule.centers[row]
-        clip_range = self.schedule.clip
-        child = self.schedule.levels[level.query]
-        if child.kind == Kind.CONSTANT and child.shift == 0.0:
-            total_of = self._leaf_total(child.constant, center)
-        else:
-            total_of = self._inner_total(self.level_samplers[level.query], center)
-
-        def query(state: Any, actions: list[int], samples: int) -> list[float]:
-            q_values = []
-            for action in actions:
-                mean = center + total_of(state, action, samples) / samples
-                if clip_range is not None:
-                    mean = min(max(mean, clip_range[0]), clip_range[1])
-                q_values.append(mean)
-            return q_values
-
-        return query
-
-    def _inner_total(self, below: Draw, center: float) -> Total:
-        oracle, discount = self.oracle, self.problem.discount
-
-        def inner_total(state: Any, action: int, samples: int) -> float:
+        def leaf_total(
+            data: Any,
+            state: Any,
+            action: int,
+            count: int,
+            tail: float,
+            low: float,
+            high: float,
+            rng: Any,
+            *rest: Any,  # the flag, and the center where episodes may end
+        ) -> tuple[float, int]:
             total = 0.0
-            for _ in range(samples):
-                reward, next_state, is_over = oracle(state, action)
-                total += (
-                    reward - center
-                    if is_over
-                    else reward + (discount * below(next_state) - center)
-                )
-            return total
-
-        return inner_total
-
-    def _is_over(self, terminal: Callable[[Any], bool], state: Any) -> bool:
-        """Whether a state is terminal; faults of ``terminal`` become a sentence."""
-        try:
-            return terminal(state)
-        except (Hung, KeyboardInterrupt):
-            raise
-        except BaseException:
-            return self.problem.is_terminal(state)
-
-    def _leaf_total(self, constant: float, center: float) -> Total:
-        """A function that sums the backups of a leaf: the tight loop.
-
-        All it needs to know of the next state is whether it is terminal.
-        """
-        user_step, problem, lowest_reward, highest_reward, has_terminals = (
-            self.problem.oracle,
-            self.problem,
-            self.lowest_reward,
-            self.highest_reward,
-            self.schedule.facts.terminals,
-        )
-        later_value, pays_late = (
-            problem.discount * (0.0 + 1.0 * constant) - center,
-            self.pays_late,
-        )
-        is_terminal = problem.terminal if callable(problem.terminal) else None
-
-        def leaf_total(state: Any, action: int, samples: int) -> float:
-            rng, total, guard = self.rng, 0.0, self.guard
-            state_copy = guard.copy_state(state) if guard.due(samples) else None
-            for _ in range(samples):
+            state_copy = guard.copy_state(state) if guard.due(count) else None
+            for _ in range(count):
                 if self.stopped:
                     raise Interrupted(STOPPED)
                 self.calls += 1
@@ -338,173 +330,27 @@ class PythonEngine:
                     reward = float(reward)
                 except (TypeError, ValueError):
                     reward, next_state, is_over = unpack_answer(answer, state, action)
-                if not lowest_reward <= reward <= highest_reward:
-                    raise reward_outside(
-                        reward, at_pair(state, action), lowest_reward, highest_reward
-                    )
+                if retype is not None:
+                    next_state = retype(next_state)
+                if not low <= reward <= high:
+                    raise reward_outside(reward, at_pair(state, action), low, high)
                 if is_over:
                     if not has_terminals:
                         raise undeclared_end(at_pair(state, action))
                 elif is_terminal is not None:
-                    is_over = self._is_over(is_terminal, next_state)
+                    is_over = problem.is_terminal(next_state)
                 if pays_late and reward != 0.0 and not is_over:
                     raise early_payoff(reward, at_pair(state, action))
-                total += reward - center if is_over else reward + later_value
+                total += reward - rest[1] if is_over else reward + tail
             if state_copy is not None:
                 guard.compare(state_copy, state, action)
-            return total
+            return total, kernel.DONE
 
         return leaf_total
 
-    def _plugin(self, row: int, level: Level) -> Draw:
-        query, operator, shift = self._query(row), self.problem.operator, level.shift
-        is_game, weights, all_actions = (
-            self.problem.is_game,
-            self.weights,
-            self.all_actions,
-        )
-        value_of, strength, num_samples = (
-            operator.scalar.value,
-            operator.strength,
-            level.samples,
-        )
-        sample_correction = (
-            correction(self, level, query)
-            if level.kind == Kind.RANDOM_PLUGIN
-            else None
-        )
-
-        def plugin(state: Any) -> float:
-            legal_actions = self._actions(state)
-            mover_sign = self._sign(state) if is_game else 1.0
-            q_values = query(state, legal_actions, num_samples)
-            if is_game:
-                q_values = [mover_sign * x for x in q_values]
-            action_weights = (
-                weights
-                if legal_actions is all_actions
-                else [weights[a] for a in legal_actions]
-            )
-            head = (
-                mover_sign * value_of(q_values, action_weights, strength)
-                + mover_sign * shift
-            )
-            if sample_correction is not None:
-                head += sample_correction(
-                    state, legal_actions, action_weights, mover_sign
-                )
-            return 0.0 + 1.0 * head
-
-        return plugin
-
-    def _rollout(self, row: int) -> Draw:
-        """A chain of rollouts, sampled or blind, until a level that ends it.
-
-        This is Alg. 2, lines 8-13, as a loop.
-        """
-        heads: list[Callable[[Any], tuple[float, int, float]]] = []
-        level = self.schedule.levels[row]
-        while level.kind in CHAINED:
-            is_blind = level.kind == Kind.BLIND
-            heads.append(
-                self._blind_head(level) if is_blind else self._sampled_head(row, level)
-            )
-            row = level.continuation
-            sample_end = self.level_samplers[row]
-            level = self.schedule.levels[row]
-        oracle, discount = self.oracle, self.problem.discount
-
-        def rollout(state: Any) -> float:
-            total, weight = 0.0, 1.0
-            for choose_action in heads:
-                head, action, gradient_norm = choose_action(state)
-                reward, state, is_over = oracle(state, action)
-                total += weight * (head + gradient_norm * reward)
-                if is_over:
-                    return total
-                weight *= discount * gradient_norm
-            return total + weight * sample_end(state)
-
-        return rollout
-
-    def _blind_head(self, level: Level) -> Callable[[Any], tuple[float, int, float]]:
-        """A ~ grad F(0): (the head of the rollout, the action, |g|_1)."""
-        operator, shift = self.problem.operator, level.shift
-        blind_offsets = [0.0] + [
-            operator.value([0.0] * k, weights=[1.0] * k)
-            for k in range(1, self.problem.num_actions + 1)
-        ]
-        is_uniform, is_game = operator.uniform_at_zero, self.problem.is_game
-
-        def blind_head(state: Any) -> tuple[float, int, float]:
-            legal_actions = self._actions(state)
-            mover_sign = self._sign(state) if is_game else 1.0
-            head = mover_sign * blind_offsets[len(legal_actions)] + mover_sign * shift
-            if is_uniform:
-                return head, legal_actions[self.rng.integers(len(legal_actions))], 1.0
-            gradient = operator.gradient(
-                [0.0] * len(legal_actions),
-                weights=[self.weights[a] for a in legal_actions],
-            )
-            return (head, *self._sample_action(legal_actions, gradient))
-
-        return blind_head
-
-    def _sampled_head(
-        self, row: int, level: Level
-    ) -> Callable[[Any], tuple[float, int, float]]:
-        """A ~ grad F(Q-hat): (the head of the rollout, the action, |g|_1)."""
-        query, operator, shift = self._query(row), self.problem.operator, level.shift
-        is_game, weights, all_actions = (
-            self.problem.is_game,
-            self.weights,
-            self.all_actions,
-        )
-        value_and_gradient, num_samples = operator.both, level.samples
-        sample_correction = (
-            correction(self, level, query)
-            if level.kind == Kind.RANDOM_ROLLOUT
-            else None
-        )
-
-        def sampled_head(state: Any) -> tuple[float, int, float]:
-            legal_actions = self._actions(state)
-            mover_sign = self._sign(state) if is_game else 1.0
-            q_values = query(state, legal_actions, num_samples)
-            if is_game:
-                q_values = [mover_sign * x for x in q_values]
-            action_weights = (
-                weights
-                if legal_actions is all_actions
-                else [weights[a] for a in legal_actions]
-            )
-            value, gradient = value_and_gradient(q_values, action_weights)
-            inner_product = 0.0
-            for x, g in zip(q_values, gradient, strict=True):
-                inner_product += x * g
-            head = mover_sign * (value - inner_product) + mover_sign * shift
-            action, gradient_norm = self._sample_action(legal_actions, gradient)
-            if sample_correction is not None:
-                head += sample_correction(
-                    state, legal_actions, action_weights, mover_sign
-                )
-            return head, action, gradient_norm
-
-        return sampled_head
-
-    def _sample_action(
-        self, actions: list[int], gradient: list[float]
-    ) -> tuple[int, float]:
-        """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1.
-
-        The norm is 1 where the operator is shift-invariant.
-        """
-        gradient_norm = 0.0
-        for g in gradient:
-            gradient_norm += g
-        chosen_slot = proportional(
-            gradient, len(gradient), self.rng.random() * gradient_norm
-        )
-        return actions[
-            chosen_slot
-        ], 1.0 if self.problem.operator.shift_invariant else gradient_norm
+    def _oracle_error(
+        self, error: BaseException, state: Any, action: int
+    ) -> OracleError:
+        if isinstance(error, Hung):
+            return oracle_hung(self.problem.call_seconds, at_pair(state, action))
+        return oracle_raised(error, at_pair(state, action))

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.build import compile_function
 from smoothcruiser.jit.forms import KernelFamily
+from smoothcruiser.jit.primitives import tabular_step
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.declaration_checks import check_range, read_operator
@@ -156,18 +156,17 @@ class Tables:
 
         They are addresses, valid as long as this object lives.
         """
-        accept, alias = self.alias_form
-        table_arrays = (
-            self.start,
-            self.next_state,
-            self.reward,
-            accept,
-            alias,
-            self.player,
-            self.terminal,
-            self.legal,
-        )
-        return (*(int(array.ctypes.data) for array in table_arrays), self.num_actions)
+        addresses = (int(array.ctypes.data) for array in self._sampled_arrays())
+        return (*addresses, self.num_actions)
+
+    @cached_property
+    def views(self) -> tuple[Any, ...]:
+        """The tables in the form that Python reads: as ``sampling``, without addresses."""
+        return (*(array.data for array in self._sampled_arrays()), self.num_actions)
+
+    def _sampled_arrays(self) -> tuple[NDArray[Any], ...]:
+        tables = (self.start, self.next_state, self.reward, *self.alias_form)
+        return (*tables, self.player, self.terminal, self.legal)
 
     def outcomes(self, state: int, action: int) -> list[tuple[float, float, int]]:
         """(probability, reward, next state) of each successor of a pair."""
@@ -188,18 +187,14 @@ class Tables:
 class TabularOracle:
     """The step of a tabular problem as a Python function.
 
-    It is the same compiled code, with the same bits, as inside the engine.
+    It is the source of the step inside the engine, interpreted, with the same bits.
     """
 
     tables: Tables
 
     def __call__(self, state: int, action: int, rng: Any) -> tuple[float, int]:
         """One sample of (reward, next state)."""
-        from smoothcruiser.jit.memory import tabular_step
-
-        result: tuple[float, int] = compile_function(tabular_step)(
-            self.tables.sampling, state, action, rng
-        )
+        result: tuple[float, int] = tabular_step(self.tables.views, state, action, rng)
         return result
 
 

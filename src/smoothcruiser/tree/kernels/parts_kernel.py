@@ -22,7 +22,11 @@ from smoothcruiser.engines.compiled.kernel import (
 )
 from smoothcruiser.jit import memory
 from smoothcruiser.jit.build import compile_function, source_fingerprint
-from smoothcruiser.jit.memory import tabular_legal, tabular_player, tabular_terminal
+from smoothcruiser.jit.primitives import (
+    tabular_legal,
+    tabular_player,
+    tabular_terminal,
+)
 from smoothcruiser.tree.kernels.kernel import (
     ACTION,
     EDGE,

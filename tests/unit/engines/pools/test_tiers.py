@@ -5,12 +5,8 @@ What a user sees does not depend on the machine: errors, stops and bits are the 
 """
 
 import math
-import os
-import subprocess
-import sys
 import threading
-import time
-from pathlib import Path
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -114,50 +110,16 @@ def jump(state, action, rng):
     return rng.random(), state + 1
 
 
-@pytest.fixture
-def fresh(monkeypatch):
-    """No machine of this process is known."""
-    monkeypatch.setattr(tiers, "_entries", {})
-    monkeypatch.setattr(tiers, "_machines", {})
-
-
-def test_the_inlined_machine_takes_over_when_it_has_paid(fresh, monkeypatch):
+def test_the_prices_of_jobs_choose_the_machine_before_the_run(monkeypatch):
     problem = mdp(jump)
+    price = table(problem).num_calls
+    monkeypatch.setattr(tiers, "_prices", Counter())
+    monkeypatch.setattr(tiers, "PAYS", 2 * price)
     job = Job(problem, table(problem), 0)
-    shards = [Shard(0, i, 0, 50) for i in range(9)]
-    slow = CompiledEngine(job, ADDRESS)
-    expected = [slow.run_shard(shard, 3) for shard in shards]
-    assert slow.tiers.inlined is None
-    engine = CompiledEngine(job)
-    first = engine.run_shard(shards[0], 3)
-    assert not engine.tiers.entry.is_building  # a few calls do not pay
-    monkeypatch.setattr(tiers, "PAYS", engine.tiers.entry.calls)
-    found = [first, engine.run_shard(shards[1], 3)]
-    assert engine.tiers.entry.is_building
-    deadline = time.monotonic() + 120
-    while not engine.tiers.entry.is_built:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    found += [engine.run_shard(shard, 3) for shard in shards[2:]]
-    assert engine.tiers.inlined is not None
-    assert found == expected
-    # and the next run begins with it
-    assert CompiledEngine(job).tiers.by_address is None
-
-
-def test_a_run_that_may_be_long_is_not_waited_for(fresh, monkeypatch):
-    problem = mdp(jump)
-    built = []
-    monkeypatch.setattr(tiers.Tiers, "build", lambda self: built.append(self.price))
-    for samples in (400, 4_000_000):
-        monkeypatch.setattr(tiers, "_entries", {})
-        monkeypatch.setattr(tiers, "PAYS", math.inf)
-        engine = CompiledEngine(Job(problem, table(problem, samples), 0))
-        engine.run_shard(Shard(0, 0, 0, 50), 3)
-        made = engine.tiers.entry.calls
-        monkeypatch.setattr(tiers, "PAYS", made * 9)
-        engine.run_shard(Shard(0, 0, 0, 50), 3)
-    assert built == [table(problem, 4_000_000).num_calls]
+    engines = [CompiledEngine(job) for _ in range(2)]
+    assert [engine.tier.name for engine in engines] == [ADDRESS, INLINED]
+    first, second = (engine.run_shard(Shard(0, 0, 0, 50), 3) for engine in engines)
+    assert first == second
 
 
 @njit
@@ -180,7 +142,7 @@ def careless(state, action, rng):
 def test_reordered_arithmetic_and_states_of_another_type_are_inlined_at_once(step):
     problem = mdp(step)
     engine = CompiledEngine(Job(problem, table(problem), 1), ADDRESS)
-    assert engine.tiers.by_address is None
+    assert engine.tier.name == INLINED
     assert engine.run_shard(Shard(0, 0, 0, 4), 1).draws == 4
 
 
@@ -188,38 +150,7 @@ def test_the_variable_names_a_machine(monkeypatch):
     problem = mdp(jump)
     monkeypatch.setenv(tiers.VARIABLE, ADDRESS)
     engine = CompiledEngine(Job(problem, table(problem), 0))
-    assert engine.tiers.best() is engine.tiers.by_address
+    assert engine.tier.name == ADDRESS
     monkeypatch.setenv(tiers.VARIABLE, "quick")
     with pytest.raises(sc.InvalidInput, match=r"SMOOTHCRUISER_TIER.*'quick'"):
         CompiledEngine(Job(problem, table(problem), 0))
-
-
-LEAVING = """
-import threading
-import numba
-import smoothcruiser as sc
-from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.compiled.engine import CompiledEngine
-
-@numba.njit
-def step(state, action, rng):
-    return rng.random(), state + action
-
-problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
-plan = sc.explain(problem, epsilon="20%", delta=0.1, method="smoothcruiser")
-CompiledEngine(Job(problem, plan, 0)).tiers.build()
-print(*(thread.name for thread in threading.enumerate()))
-"""
-
-
-def test_a_process_that_ends_while_it_compiles_ends_at_once_and_in_silence():
-    source = str(Path(sc.__file__).parent.parent)
-    done = subprocess.run(
-        [sys.executable, "-c", LEAVING],
-        env=os.environ | {"PYTHONPATH": source},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert "smoothcruiser-compile" in done.stdout
-    assert (done.returncode, done.stderr) == (0, "")
