@@ -30,8 +30,9 @@ from smoothcruiser.jit.oracle import first_line
 from smoothcruiser.jit.random.streams import Stream, from_words, stream
 from smoothcruiser.problem.bounds import bounds_slack
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import Guard, is_fixed
 from smoothcruiser.schedule.schedule import Kind, Schedule
+from smoothcruiser.states.copies import Guard
+from smoothcruiser.states.identity import is_fixed
 
 # About half a second in plain Python. A single root sample that costs more is
 # replayed whole.

@@ -29,7 +29,6 @@ from smoothcruiser.jit.random.streams import Stream, from_words, stream
 from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.facts import AT_THE_END
-from smoothcruiser.problem.states import Guard, copy_state
 from smoothcruiser.problem.step_errors import (
     at_pair,
     companion_hung,
@@ -41,6 +40,7 @@ from smoothcruiser.problem.step_errors import (
     unpack_answer,
 )
 from smoothcruiser.schedule.schedule import Kind, Level
+from smoothcruiser.states.copies import Guard, copy_state
 
 STOPPED = "The run was stopped before this shard was finished."
 # kinds that follow one action

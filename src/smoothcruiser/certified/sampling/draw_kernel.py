@@ -1,14 +1,8 @@
-"""Compiled loops that sample batches of states and find their nodes.
+"""Compiled loops that sample batches of jobs, and jumps of their streams.
 
-A state of several fields is a row of 64-bit words (``jit.state_words``). Rows that were
-met lie one after the other in ``keys``, each in the place where it was met first, and a
-hash table finds them: open addressing, ``slots`` of rows, -1 where one is free. Row 0
-stands for the end of an episode and is in no slot.
-
-A state that is a whole number has its node without a Python object, by a hash table of
-4 bytes per slot: a slot holds the node of its number, or, below 0, the
-place of a number that has no node of its own (a terminal state, or one that ``key=``
-merges with another).
+``draw_numbers`` is for states that are whole numbers, ``draw_rows`` for states that are
+rows of words (``states.codec``), which it looks up in a table (``states.table_kernel``).
+Both call STEP, which a compiled step, a table's step or a call by address replaces.
 
 A stream moves some numbers further on without taking the numbers one by one
 (``advance``). The next state of xoshiro256++ is a linear function of the 256 bits of
@@ -23,21 +17,20 @@ These loops have a file of their own because the functions they call import Numb
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from smoothcruiser.certified.graph import END, END_RAW, STREAM_BYTES
-from smoothcruiser.certified.sweeps.memory_kernel import mix_word
+from smoothcruiser.certified.graph import END_RAW, STREAM_BYTES
 from smoothcruiser.jit.memory import float_at, int_at, put_int, tabular_step
 from smoothcruiser.jit.random.stream_type import stream_at
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
+from smoothcruiser.states.table_kernel import find_slot
 
-DONE, MISFIT, WRITTEN = 0, 1, 2  # results of a batch
+DONE, MISFIT, WRITTEN = 0, 1, 2  # results of a batch of rows
 WORD = 8  # bytes
 STREAM_WORDS = STREAM_BYTES // WORD
 NEGATIVE_ZERO = -(2**63)  # the bits of -0.0, which is equal to another row of words
-SEED = 0x9E3779B97F4A7C15  # where hashes begin: any odd number serves
 
 
 def LOAD(address: int) -> Any:
@@ -63,64 +56,7 @@ def is_unusual(address: int, floats: Bools) -> bool:
     return False
 
 
-def first_slot(address: int, width: int, size: int) -> int:
-    """The first slot to try for the words at ``address``, of ``size`` = 2**b slots."""
-    word = np.uint64(SEED)
-    for w in range(width):
-        word = mix_word(word + np.uint64(int_at(address, w)))
-    return np.int64(word & np.uint64(size - 1))  # type: ignore[return-value]
-
-
-def find_row(address: int, keys: Ints, slots: Ints, sizes: Ints) -> int:
-    """The row of the words at ``address``; it is added where they are new.
-
-    ``sizes[0]`` rows are in use. The caller has made room for one more.
-    """
-    width, num_slots = keys.shape[1], len(slots)
-    slot = first_slot(address, width, num_slots)
-    while slots[slot] >= 0:
-        row, is_same = slots[slot], True
-        for w in range(width):
-            if keys[row, w] != int_at(address, w):
-                is_same = False
-                break
-        if is_same:
-            return int(row)
-        slot = (slot + 1) & (num_slots - 1)
-    row = sizes[0]
-    sizes[0] += 1
-    slots[slot] = row
-    for w in range(width):
-        keys[row, w] = int_at(address, w)
-    return int(row)
-
-
-def fill_slots(keys: Ints, slots: Ints, used: int) -> None:
-    """Enter rows 1, ..., ``used`` - 1 in an empty hash table."""
-    num_slots, keys_address = len(slots), keys.ctypes.data
-    for row in range(1, used):
-        slot = first_slot(
-            keys_address + WORD * keys.shape[1] * row, keys.shape[1], num_slots
-        )
-        while slots[slot] >= 0:
-            slot = (slot + 1) & (num_slots - 1)
-        slots[slot] = row
-
-
-def enter_state(
-    state: Any, frame: int, floats: Bools, keys: Ints, slots: Ints, sizes: Ints
-) -> int:
-    """The row of a state, new or not; -1 where its words may mislead."""
-    STORE(frame, state)
-    return -1 if is_unusual(frame, floats) else find_row(frame, keys, slots, sizes)
-
-
-def load_state(address: int) -> Any:
-    """The state with its words at ``address``."""
-    return LOAD(address)
-
-
-def draw_states(
+def draw_rows(
     data: Any,
     origins: Ints,
     actions: Ints,
@@ -133,32 +69,36 @@ def draw_states(
     low: float,
     high: float,
     ends: bool,
-    frame: int,
+    frame: Ints,
     floats: Bools,
     keys: Ints,
-    slots: Ints,
-    sizes: Ints,
+    others: Ints,
+    slots: Any,
+    numbers_of_others: Any,
+    used: Ints,
     at: Ints,
 ) -> int:
-    """Fill the buffers with ``counts[i]`` samples of each job, next states as rows.
+    """Fill the buffers with ``counts[i]`` samples of each job, next states as numbers.
 
-    ``data`` is for STEP, and ``origins`` are the rows of the jobs' states. ``streams``
-    is the address of four words per job, ``before`` that of four more, and ``frame``
-    that of two rows to work in. Returns DONE, or MISFIT for sample ``at[1]`` of job
+    ``data`` is for STEP, and ``origins`` are the numbers of the jobs' states. ``streams``
+    is the address of four words per job, ``before`` that of four more, and ``frame`` has
+    two rows to work in. New states are written to ``keys`` from number ``used[0]`` on;
+    the caller has made room. Returns DONE, or MISFIT for sample ``at[1]`` of job
     ``at[0]``, which is no row of words, or an error that plain Python will tell;
     ``before`` is its stream. It is WRITTEN where the step has changed the state of job
     ``at[0]``.
     """
     width = keys.shape[1]
-    next_frame = frame + WORD * width
+    state_at = frame.ctypes.data
+    next_at = state_at + WORD * width
     sample_index = 0
     for job in range(len(origins)):
         stream = streams + STREAM_BYTES * job
         rng: Any = stream_at(stream)  # type: ignore[call-arg]
         origin, action = origins[job], actions[job]
         for w in range(width):
-            put_int(frame, w, keys[origin, w])
-        state = LOAD(frame)
+            put_int(state_at, w, keys[origin, w])
+        state = LOAD(state_at)
         for _ in range(counts[job]):
             at[0], at[1] = job, sample_index
             for w in range(STREAM_WORDS):
@@ -168,86 +108,28 @@ def draw_states(
                 return MISFIT
             rewards[sample_index], raws[sample_index] = reward, 0
             if not (ended or lasts[job]):  # of the last step only the reward counts
-                STORE(next_frame, next_state)
-                if is_unusual(next_frame, floats):
+                STORE(next_at, next_state)
+                if is_unusual(next_at, floats):
                     return MISFIT
-                raws[sample_index] = find_row(next_frame, keys, slots, sizes)
+                slot = find_slot(keys, others, slots, frame, 1)
+                number = slots[slot]
+                if number == 0:
+                    number = used[0]
+                    used[0], slots[slot] = number + 1, number
+                    for w in range(width):
+                        keys[number, w] = int_at(next_at, w)
+                elif number < 0:
+                    number = numbers_of_others[-1 - number]
+                raws[sample_index] = number
             sample_index += 1
         for w in range(width):
-            if int_at(frame, w) != keys[origin, w]:
+            if int_at(state_at, w) != keys[origin, w]:
                 return WRITTEN
     at[0], at[1] = len(origins), sample_index
     return DONE
 
 
-# a number that has no node of its own, and the node that stands for it
-OTHER = np.dtype([("number", "i8"), ("node", "i4")])
-UNKNOWN = -1  # in the place of a node
-
-
-class Book(NamedTuple):
-    """The arrays of a book of numbers, with free room behind the used part."""
-
-    numbers: Ints  # (N,): that of each node
-    others: Any  # (M,) of OTHER
-    slots: Any  # (2**b,) of 32 bits: 0 is free, k is node k, -1 - k is others[k]
-
-
-def slot_of(book: Book, number: int) -> int:
-    """Return the slot of a number: the one that holds it, or the free one for it."""
-    num_slots = len(book.slots)
-    slot = np.int64(mix_word(np.uint64(number)) & np.uint64(num_slots - 1))
-    while book.slots[slot] != 0:
-        slot_value = book.slots[slot]
-        slot_number = (
-            book.numbers[slot_value]
-            if slot_value > 0
-            else book.others[-1 - slot_value]["number"]
-        )
-        if slot_number == number:
-            break
-        slot = (slot + 1) & (num_slots - 1)
-    return slot  # type: ignore[return-value]
-
-
-def look_up(book: Book, numbers: Ints, nodes: Ints, missing: Ints) -> int:
-    """Write the node of each number; UNKNOWN ones are listed in ``missing``.
-
-    Returns how many are missing, counted as often as they come.
-    """
-    num_missing = 0
-    for i in range(len(numbers)):
-        number = numbers[i]
-        if number == END_RAW:
-            nodes[i] = END
-            continue
-        slot_value = book.slots[slot_of(book, number)]
-        if slot_value > 0:
-            nodes[i] = slot_value
-        elif slot_value < 0:
-            nodes[i] = book.others[-1 - slot_value]["node"]
-        else:
-            nodes[i] = UNKNOWN
-            missing[num_missing] = number
-            num_missing += 1
-    return num_missing
-
-
-def enter_nodes(book: Book, first: int, last: int) -> None:
-    """Enter nodes ``first`` .. ``last - 1``; their numbers are written already."""
-    for node in range(first, last):
-        book.slots[slot_of(book, book.numbers[node])] = node
-
-
-def enter_others(book: Book, first: int, last: int) -> None:
-    """Enter the numbers of ``others[first:last]``."""
-    for other_index in range(first, last):
-        book.slots[slot_of(book, book.others[other_index]["number"])] = (
-            -1 - other_index
-        )
-
-
-FINE, BAD_REWARD, ENDED, RESERVED = 0, 1, 2, 3  # results of a batch
+FINE, BAD_REWARD, ENDED, RESERVED = 0, 1, 2, 3  # results of a batch of numbers
 
 
 def step_tabular(data: Any, state: int, action: int, rng: Any) -> Any:
@@ -276,7 +158,7 @@ def USER_STEP(state: int, action: int, rng: Any) -> Any:
 STEP: Any = step_tabular
 
 
-def draw_jobs(
+def draw_numbers(
     data: Any,
     states: Ints,
     actions: Ints,
