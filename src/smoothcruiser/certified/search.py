@@ -58,7 +58,7 @@ from smoothcruiser.progress import Callback, report_progress
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import ComputeKeywords
 from smoothcruiser.records.data import Framed, draw_object
-from smoothcruiser.states.copies import copy_state
+from smoothcruiser.states.state_copies import copy_state
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -35,7 +35,7 @@ from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Compute
-from smoothcruiser.states.copies import Guard
+from smoothcruiser.states.state_copies import Guard
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.inspection import Looks

@@ -69,8 +69,8 @@ from smoothcruiser.problem.wary_actions import (
     make_wary,
     refuse_named_legal,
 )
-from smoothcruiser.states.copies import copy_state, written_into
 from smoothcruiser.states.identity import is_unchanged, same_state
+from smoothcruiser.states.state_copies import copy_state, written_into
 
 # After this time no further pair is inspected: some simulators take seconds per
 # call.

@@ -35,7 +35,7 @@ from smoothcruiser.operators.operator_functions import parts_of
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import call_oracle
-from smoothcruiser.states.copies import Guard, copy_state
+from smoothcruiser.states.state_copies import Guard, copy_state
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.compiled_tree import machine_for
 from smoothcruiser.tree.kernels.shared_machine import RowMachine, state_words

@@ -174,12 +174,12 @@ class StateCodec:
 
     def decode(self, rows: Any) -> list[Any]:
         """The states of rows of words, each with memory of its own."""
-        return self._list_states(self.columns(rows), len(rows))
+        return self.list_states(self.columns(rows), len(rows))
 
-    def _list_states(self, columns: Any, count: int) -> list[Any]:
+    def list_states(self, columns: Any, count: int) -> list[Any]:
         if self.is_tuple:
             values = [
-                field._list_states(column, count)
+                field.list_states(column, count)
                 for field, column in zip(self.fields, columns, strict=True)
             ]
             rows = zip(*values, strict=True) if values else [()] * count

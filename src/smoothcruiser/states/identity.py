@@ -1,7 +1,7 @@
 """States as values: when two are the same, and the key that tells them apart.
 
 A state may be any object. Left out: copies, and steps that write into their argument
-(``states.copies``).
+(``states.state_copies``).
 """
 
 from __future__ import annotations

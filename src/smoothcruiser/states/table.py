@@ -52,7 +52,7 @@ def copy_larger(array: Any, size_needed: int) -> Any:
     return larger_array
 
 
-class StateTable:
+class WordTable:
     """The numbers of states that are rows of ``width`` words."""
 
     def __init__(self, width: int) -> None:
@@ -160,7 +160,7 @@ class StateTable:
         settle(*self.arrays, first, first_other, numbers)
 
 
-class NumberStates(StateTable, Sequence[Any]):
+class NumberStates(WordTable, Sequence[Any]):
     """The table of whole numbers of 64 bits: None for the end, then the numbers."""
 
     def __init__(self) -> None:

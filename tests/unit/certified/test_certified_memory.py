@@ -7,13 +7,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from smoothcruiser.certified.sampling.step_loops import advance_streams
 from worlds import COMMON, mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds.betting import BETTING
 from smoothcruiser.certified.graph import END, END_RAW
 from smoothcruiser.certified.sampling.sampler import first_words
+from smoothcruiser.certified.sampling.step_loops import advance_streams
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.sweeps.compiled_loops import make_loops
 from smoothcruiser.certified.sweeps.memory_kernel import GRID_CELLS, MANY_OUTCOMES

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smoothcruiser.states.table import TABLES, StateTable
+from smoothcruiser.states.table import TABLES, WordTable
 from smoothcruiser.states.table_kernel import UNKNOWN
 
 FORMS = [False, pytest.param(True, marks=pytest.mark.compiles)]
@@ -25,7 +25,7 @@ def test_numbers_are_found_again_while_the_table_grows(compiled: bool) -> None:
     """Each number once, others for the number they stand for, gaps for none."""
     rows = unique_rows(1_000, 1)
     with TABLES.use_form(compiled=compiled):
-        table = StateTable(1)
+        table = WordTable(1)
         for part in np.split(rows[:800], 8):
             table.extend(part, without_words=[0])
         table.stand_for(rows[700:900], np.arange(700, 900))
@@ -44,7 +44,7 @@ def test_rows_that_compiled_code_wrote_get_the_numbers_that_python_gives(
     """Of six new rows two are ends and one is known under another row."""
     rows = unique_rows(8, 3)
     with TABLES.use_form(compiled=compiled):
-        table = StateTable(3)
+        table = WordTable(3)
         table.extend(rows[:2])
         table.reserve(6)
         table.keys[3:9] = rows[2:]
@@ -64,7 +64,7 @@ def test_rows_that_compiled_code_wrote_get_the_numbers_that_python_gives(
 
 def test_the_room_that_is_said_is_the_room_that_is_taken() -> None:
     """Bytes of arrays that replace others are known before they are made."""
-    table = StateTable(2)
+    table = WordTable(2)
     table.extend(unique_rows(100, 2))
     keys, slots = table.keys, table.slots
     said = table.grown_bytes(5_000)

@@ -34,9 +34,9 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.states.copies import written_into
 from smoothcruiser.states.identity import is_fixed
-from smoothcruiser.states.table import StateTable, copy_larger
+from smoothcruiser.states.state_copies import written_into
+from smoothcruiser.states.table import WordTable, copy_larger
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.sampling.step_loops import StepLoop
@@ -214,7 +214,7 @@ class RowSampler(PythonSampler):
         super().__init__(problem, memory, seed)
         from smoothcruiser.certified.sampling import draw_kernel, step_loops
 
-        self.draws, self.codec, self.table = draw_kernel, codec, StateTable(codec.size)
+        self.draws, self.codec, self.table = draw_kernel, codec, WordTable(codec.size)
         self._frame: Ints = np.zeros((2, codec.size), dtype=np.int64)
         self._misfits = 0
         self.loop: Any = step_loops.make_loop(

@@ -39,8 +39,8 @@ from smoothcruiser.problem.step_errors import (
     undeclared_end,
     unpack_answer,
 )
-from smoothcruiser.states.copies import Guard, copy_state, written_into
 from smoothcruiser.states.identity import is_fixed, is_unchanged
+from smoothcruiser.states.state_copies import Guard, copy_state, written_into
 from smoothcruiser.states.table_kernel import GOLDEN, mix_word
 
 if TYPE_CHECKING:

@@ -42,8 +42,8 @@ from smoothcruiser.certified.snapshots.state_spelling import Spelling
 from smoothcruiser.certified.sweeps.memory_kernel import SHORT_SCAN
 from smoothcruiser.engines.inspection import Look, Looks
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.states.copies import copy_state
 from smoothcruiser.states.identity import is_fixed
+from smoothcruiser.states.state_copies import copy_state
 from smoothcruiser.states.table import NumberNodes, NumberStates
 
 MAGIC = b"SCCERT3\n"

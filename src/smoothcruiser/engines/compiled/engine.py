@@ -31,8 +31,8 @@ from smoothcruiser.jit.random.streams import Stream, from_words, stream
 from smoothcruiser.problem.bounds import bounds_slack
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Kind, Schedule
-from smoothcruiser.states.copies import Guard
 from smoothcruiser.states.identity import is_fixed
+from smoothcruiser.states.state_copies import Guard
 
 # About half a second in plain Python. A single root sample that costs more is
 # replayed whole.

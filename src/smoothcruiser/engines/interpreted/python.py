@@ -40,7 +40,7 @@ from smoothcruiser.problem.step_errors import (
     unpack_answer,
 )
 from smoothcruiser.schedule.schedule import Kind, Level
-from smoothcruiser.states.copies import Guard, copy_state
+from smoothcruiser.states.state_copies import Guard, copy_state
 
 STOPPED = "The run was stopped before this shard was finished."
 # kinds that follow one action

@@ -23,7 +23,7 @@ from smoothcruiser.jit.random.streams import Stream, stream
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.step_errors import call_oracle
 from smoothcruiser.schedule.schedule import Kind, Level
-from smoothcruiser.states.copies import Guard, copy_state
+from smoothcruiser.states.state_copies import Guard, copy_state
 from smoothcruiser.theory.stopping import psi
 
 # kinds with a query

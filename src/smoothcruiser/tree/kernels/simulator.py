@@ -21,7 +21,7 @@ from smoothcruiser.problem.wary_actions import (
     is_wary,
     make_wary,
 )
-from smoothcruiser.states.copies import Guard
+from smoothcruiser.states.state_copies import Guard
 from smoothcruiser.tree.kernels.kernel import CALLS, EDGE
 from smoothcruiser.tree.pruning import KnownBounds
 from smoothcruiser.tree.search_numbers import Setting

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
-from smoothcruiser.certified.sampling.compiled_sampler import MOST_MISFITS, RowSampler
 
 import smoothcruiser as sc
 from smoothcruiser.certified.graph import Entries
+from smoothcruiser.certified.sampling.compiled_sampler import MOST_MISFITS, RowSampler
 from smoothcruiser.certified.sampling.sampler import PythonSampler
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
