@@ -30,20 +30,7 @@ def oracle_parts(
 
     They take the data argument first, and steps return an end flag.
     """
-    returned_types = returned_type(oracle, kind)
-    if len(returned_types) == 2:
-
-        @njit(inline="always")
-        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
-            reward, next_state = oracle(state, action, rng)
-            return float(reward), next_state, False
-
-    else:
-
-        @njit(inline="always")
-        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
-            reward, next_state, is_over = oracle(state, action, rng)
-            return float(reward), next_state, bool(is_over)
+    step = step_part(oracle, kind)
 
     @njit(inline="always")
     def leaf(data: Any, state: Any, action: Any, rng: Any) -> Any:
@@ -73,6 +60,25 @@ def oracle_parts(
         "TERMINAL": is_terminal,
         "PLAYER": mover,
     }
+
+
+def step_part(oracle: Any, kind: Any) -> Any:
+    """The user's step as compiled loops call it: (reward, next state, end flag)."""
+    if len(returned_type(oracle, kind)) == 2:
+
+        @njit(inline="always")
+        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
+            reward, next_state = oracle(state, action, rng)
+            return float(reward), next_state, False
+
+    else:
+
+        @njit(inline="always")
+        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
+            reward, next_state, is_over = oracle(state, action, rng)
+            return float(reward), next_state, bool(is_over)
+
+    return step
 
 
 @lru_cache(maxsize=64)  # a machine is known by the functions in it

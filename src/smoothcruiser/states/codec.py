@@ -177,6 +177,7 @@ class StateCodec:
         return self.list_states(self.columns(rows), len(rows))
 
     def list_states(self, columns: Any, count: int) -> list[Any]:
+        """The states of ``count`` rows of ``columns``."""
         if self.is_tuple:
             values = [
                 field.list_states(column, count)

@@ -27,7 +27,11 @@ FIRST_ROOM = 64
 TABLES = KernelFamily(compiling=1.5)
 enter_keys = TABLES.kernel(table_kernel.enter_keys)
 enter_others = TABLES.kernel(table_kernel.enter_others)
-look_up = TABLES.kernel(table_kernel.look_up)
+NUMBER_PARTS: dict[str, Any] = {
+    "row_width": table_kernel.one_word,
+    "word_of": table_kernel.number_of,
+}
+look_up = TABLES.kernel(table_kernel.look_up, salt="numbers", parts=NUMBER_PARTS)
 settle = TABLES.kernel(table_kernel.settle)
 
 
@@ -124,8 +128,9 @@ class WordTable:
     def find(self, rows: Any) -> tuple[Any, Any]:
         """The numbers of rows of one word, UNKNOWN for some, and the indices of those."""
         numbers, missing = (np.empty(len(rows), np.int64) for _ in range(2))
+        vectors = self.keys.ravel(), self.others.ravel(), self.slots
         num_missing = look_up(
-            *self.arrays, self.numbers_of_others, rows, numbers, missing
+            *vectors, self.numbers_of_others, rows.ravel(), numbers, missing
         )
         return numbers, missing[:num_missing]
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from smoothcruiser.jit.by_address import AFTER, BELOW, LEGAL, PLAYER, STEP, TERMINAL
 from smoothcruiser.jit.memory import put_float
-from smoothcruiser.jit.oracle import constant, returned_type
+from smoothcruiser.jit.oracle import constant, next_state_type, step_part
 from smoothcruiser.jit.random.stream_type import stream_at
 from smoothcruiser.states.codec import StateCodec
 
@@ -66,10 +66,9 @@ def compile_functions(
     from numba.core.errors import NumbaError
 
     signature = (types.int64,) * NUMBERS
-    returned_types = returned_type(functions["oracle"], codec.kind)
-    if returned_types[1] != codec.kind:
+    if next_state_type(functions["oracle"], codec.kind) != codec.kind:
         return None
-    user_function = _one_function(functions, codec, len(returned_types) == 3)
+    user_function = _one_function(functions, codec)
     function = njit(
         user_function, nogil=True, error_model="numpy", no_cfunc_wrapper=True
     )
@@ -87,10 +86,11 @@ def compile_functions(
 
 
 def _one_function(
-    functions: dict[str, Any], codec: StateCodec, has_end: bool
+    functions: dict[str, Any], codec: StateCodec
 ) -> Callable[[int, int, int, int, int], int]:
     """The functions as one, by the codes of requests; absent ones are constant."""
-    oracle, load, store = functions["oracle"], codec.words.load, codec.words.store
+    step = step_part(functions["oracle"], codec.kind)
+    load, store = codec.words.load, codec.words.store
     legal = functions.get("legal", constant(True))
     terminal = functions.get("terminal", constant(False))
     player = functions.get("player", constant(1))
@@ -98,12 +98,10 @@ def _one_function(
 
     def user(which: int, state: int, action: int, rng: Any, out: int) -> int:
         if which == STEP:
-            answer = oracle(load(state), action, stream_at(rng))
-            put_float(out, 0, float(answer[0]))
-            store(out + AFTER, answer[1])
-            if has_end:
-                return 1 if answer[2] else 0
-            return 0
+            reward, after, over = step((), load(state), action, stream_at(rng))
+            put_float(out, 0, reward)
+            store(out + AFTER, after)
+            return 1 if over else 0
         if which == LEGAL:
             return 1 if legal(load(state), action) else 0
         if which == TERMINAL:

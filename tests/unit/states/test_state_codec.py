@@ -62,6 +62,7 @@ def test_a_state_comes_back_from_its_words(state: Any) -> None:
     assert [spell(s) for s in codec.decode(rows)] == 2 * [spell(as_python(state))]
     parts = codec.row_parts
     states = parts["ALLOCATE"](2)
+    states[:] = 0
     parts["STORE"](states, 1, state)
     assert states[1].tobytes()[: 8 * codec.size] == rows[0].tobytes()
     if codec.is_plain:

@@ -138,23 +138,6 @@ def step_tabular(data: Any, state: int, action: int, rng: Any) -> Any:
     return reward, next_state, False
 
 
-def step_two(data: Any, state: int, action: int, rng: Any) -> Any:
-    """Run a user's step that returns two values."""
-    reward, next_state = USER_STEP(state, action, rng)
-    return reward, next_state, False
-
-
-def step_three(data: Any, state: int, action: int, rng: Any) -> Any:
-    """Run a user's step that returns three values."""
-    reward, next_state, ended = USER_STEP(state, action, rng)
-    return reward, next_state, bool(ended)
-
-
-def USER_STEP(state: int, action: int, rng: Any) -> Any:
-    """Stand for the user's step, which replaces it when the loop is compiled."""
-    raise NotImplementedError
-
-
 STEP: Any = step_tabular
 
 

@@ -32,7 +32,7 @@ from smoothcruiser.engines.compiled.tiers import (
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.jit import by_address
 from smoothcruiser.jit.build import compile_function
-from smoothcruiser.jit.oracle import returned_type
+from smoothcruiser.jit.oracle import next_state_type, step_part
 from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
 
@@ -92,13 +92,10 @@ def make_loop(
     is_row_kernel = kernel is draw_kernel.draw_rows
 
     def inline_step() -> StepLoop | None:
-        returned_types = returned_type(oracle, codec.kind)
-        if is_row_kernel and returned_types[1] != codec.kind:
-            return None
-        has_end = len(returned_types) == 3
-        adapter = draw_kernel.step_three if has_end else draw_kernel.step_two
-        parts: dict[str, Any] = {"STEP": compile_function(adapter, USER_STEP=oracle)}
+        parts = {"STEP": step_part(oracle, codec.kind)}
         if is_row_kernel:
+            if next_state_type(oracle, codec.kind) != codec.kind:
+                return None
             parts |= {"LOAD": codec.words.load, "STORE": codec.words.store}
         return StepLoop(compile_function(kernel, nogil=True, **parts), codec)
 
