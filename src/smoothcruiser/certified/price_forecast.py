@@ -48,7 +48,7 @@ from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.shapes import Count
-from smoothcruiser.records.state_json import count_data
+from smoothcruiser.states.state_json import count_data
 
 PAIRS = (10, 100, 1_000, 10_000, 100_000)
 

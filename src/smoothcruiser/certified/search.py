@@ -54,11 +54,11 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import copy_state
 from smoothcruiser.progress import Callback, report_progress
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import ComputeKeywords
 from smoothcruiser.records.data import Framed, draw_object
+from smoothcruiser.states.state_copies import copy_state
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -42,20 +42,15 @@ from smoothcruiser.certified.query_limits import (
     Target,
     size_of,
 )
-from smoothcruiser.certified.sampling.number_states import (
-    NumberNodes,
-    NumberStates,
-    copy_larger,
-    larger,
-)
 from smoothcruiser.certified.sweeps.memory_kernel import SHORT_SCAN, room_of
 from smoothcruiser.certified.sweeps.ranges import box
 from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.bounds import Interval, bounds_at
 from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import check_recognizable, identical, is_fixed
 from smoothcruiser.problem.step_errors import answers_changed
+from smoothcruiser.states.identity import check_recognizable, identical, is_fixed
+from smoothcruiser.states.table import NumberNodes, NumberStates, copy_larger, larger
 
 # states: their mover and legal actions are requested again after a query
 ASKED_AGAIN = 512
@@ -220,7 +215,7 @@ class Memory:
         """
         has_keys, new_keys = self.problem.key is not None, set()
         if isinstance(self.nodes, NumberNodes):
-            return self._check_states(len(self.states.find(raws)[1]))
+            return self._check_states(len(self.states.find_numbers(raws)[1]))
         for state in np.unique(raws).tolist():
             if state == END_RAW:
                 continue
@@ -420,7 +415,7 @@ class Memory:
 
         New ones get their nodes in the order of their numbers.
         """
-        nodes, new_numbers = self.states.find(numbers)
+        nodes, new_numbers = self.states.find_numbers(numbers)
         if len(new_numbers) == 0:
             return nodes  # type: ignore[no-any-return]
         if self.problem.key is None:
@@ -429,8 +424,8 @@ class Memory:
             new_nodes = [
                 self.node_of(number, admitted=True) for number in new_numbers.tolist()
             ]
-        self.states.stand_for(new_numbers, new_nodes)
-        return self.states.find(numbers)[0]  # type: ignore[no-any-return]
+        self.states.stand_for(new_numbers[:, None], np.array(new_nodes))
+        return self.states.find_numbers(numbers)[0]  # type: ignore[no-any-return]
 
     def add_plain(self, states: list[Any]) -> list[int]:
         """Return the nodes of new states that are plain values and have room."""

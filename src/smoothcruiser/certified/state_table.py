@@ -36,10 +36,10 @@ from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, Interval, best_action, bring_inside
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import state_key
 from smoothcruiser.records.data import Data, Framed, json_text
 from smoothcruiser.records.data import json_data as read_json
 from smoothcruiser.records.json_shapes import index_flaw, length_flaw
+from smoothcruiser.states.identity import state_key
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.random import CheckKey
 from smoothcruiser.operators.check import check_operator
 from smoothcruiser.problem.model.known_outcomes import check_rewards, known_row
-from smoothcruiser.problem.states import check_recognizable, identical, same_state
 from smoothcruiser.problem.step_errors import key_collision
+from smoothcruiser.states.identity import check_recognizable, identical, same_state
 
 ROWS = 12  # pairs: their rows of outcomes= are compared with samples
 EPISODE_STEPS = 200  # of an episode, at most; its total is compared

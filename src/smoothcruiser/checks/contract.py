@@ -22,7 +22,6 @@ from smoothcruiser.checks.probe import (
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.random import CheckKey, Key
 from smoothcruiser.problem.batched import Batched, rows_apart
-from smoothcruiser.problem.states import is_unchanged
 from smoothcruiser.problem.step_errors import (
     answers_changed,
     dependent_rows,
@@ -35,6 +34,7 @@ from smoothcruiser.problem.wary_actions import (
     make_wary,
     refuse_named_legal,
 )
+from smoothcruiser.states.identity import is_unchanged
 
 
 def check_walks(probe: Probe, start: Any) -> Finding:

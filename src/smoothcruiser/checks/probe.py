@@ -32,7 +32,6 @@ from smoothcruiser.problem.bounds import bounds_at, bounds_slack
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING, largest
 from smoothcruiser.problem.model.known_outcomes import known_row
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import check_recognizable, same_state
 from smoothcruiser.problem.step_errors import (
     Answer,
     at_pair,
@@ -46,6 +45,7 @@ from smoothcruiser.problem.step_errors import (
 )
 from smoothcruiser.problem.totals import pays_early
 from smoothcruiser.problem.wary_actions import InsistsOnInt, WaryAction, call_warily
+from smoothcruiser.states.identity import check_recognizable, same_state
 
 # random walks, steps of each, samples of a pair: some 700 calls in all, fewer for
 # slow oracles

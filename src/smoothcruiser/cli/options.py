@@ -426,7 +426,7 @@ def find_modules_here() -> None:
 
 def state_of(problem: Any, state: Any) -> Any:
     """The queried state, in the form of the problem's own."""
-    from smoothcruiser.problem.states import match_form
+    from smoothcruiser.states.state_json import match_form
 
     return problem.start(
         None if state is None else match_form(state, problem.initial_state)

@@ -212,7 +212,7 @@ def _refuse_beside_states(option_values: dict[str, Any]) -> None:
 def _plan_many(states: Any, request: dict[str, Any], head: Head) -> Any:
     """The estimates at all states."""
     from smoothcruiser import api
-    from smoothcruiser.problem.states import match_form
+    from smoothcruiser.states.state_json import match_form
 
     if not isinstance(states, tuple):
         raise click.UsageError(

@@ -17,7 +17,7 @@ from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.data import Data, Framed, draw_object
 from smoothcruiser.records.json_shapes import DataclassShape, calls_flaw
-from smoothcruiser.records.state_json import number_data
+from smoothcruiser.states.state_json import number_data
 from smoothcruiser.tree.search_rules import Search
 
 if TYPE_CHECKING:

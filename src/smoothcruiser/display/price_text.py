@@ -22,13 +22,13 @@ from typing import Any
 
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.records.state_json import count_data, number_data
 from smoothcruiser.schedule.alternatives import list_alternatives
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.level_moments import level_moments
 from smoothcruiser.schedule.number_text import duration, rate, short
 from smoothcruiser.schedule.paper_schedule import MAX_DIGITS
 from smoothcruiser.schedule.schedule import Schedule, own_calls
+from smoothcruiser.states.state_json import count_data, number_data
 from smoothcruiser.theory import paper_constants as paper
 
 # calls per second of one core: the compiled engine on a cheap tabular step, to

@@ -34,8 +34,8 @@ from smoothcruiser.engines.root_scores import NO_SCORE, Score
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import Guard
 from smoothcruiser.query import Compute
+from smoothcruiser.states.state_copies import Guard
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.inspection import Looks

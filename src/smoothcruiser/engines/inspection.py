@@ -54,12 +54,6 @@ from smoothcruiser.problem.problem import (
     LOOKED_ROWS,
     Problem,
 )
-from smoothcruiser.problem.states import (
-    copy_state,
-    is_unchanged,
-    same_state,
-    written_into,
-)
 from smoothcruiser.problem.step_errors import (
     Answer,
     answers_changed,
@@ -75,6 +69,8 @@ from smoothcruiser.problem.wary_actions import (
     make_wary,
     refuse_named_legal,
 )
+from smoothcruiser.states.identity import is_unchanged, same_state
+from smoothcruiser.states.state_copies import copy_state, written_into
 
 # After this time no further pair is inspected: some simulators take seconds per
 # call.
@@ -492,11 +488,11 @@ def look_once(problem: Problem, state: Any, seed: int) -> int:
 def retyped_by(problem: Problem, state: Any) -> Callable[[Any], Any] | None:
     """A function that gives a state from a compiled step its type back.
 
-    It is ``jit.state_words.make_retype``; None for plain Python and tables.
+    It is ``states.codec.make_retype``; None for plain Python and tables.
     """
     if not is_compiled(problem.oracle):
         return None
     from smoothcruiser.jit.oracle import next_state_type, state_type
-    from smoothcruiser.jit.state_words import make_retype
+    from smoothcruiser.states.codec import make_retype
 
     return make_retype(next_state_type(problem.oracle, state_type(state)))

@@ -47,9 +47,9 @@ from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import copy_state
 from smoothcruiser.problem.step_errors import call_oracle, companion_hung
 from smoothcruiser.query import Compute
+from smoothcruiser.states.state_copies import copy_state
 
 STEPS = 8  # of one walk at the most: the states that matter are near its beginning
 # of the steps that did not end an episode: fewer returns are chance

@@ -23,8 +23,8 @@ from smoothcruiser.jit.forms import bind_parts
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators.outward import sum_in_order
-from smoothcruiser.problem.states import Guard, copy_state
 from smoothcruiser.problem.step_errors import call_oracle
+from smoothcruiser.states.state_copies import Guard, copy_state
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.search_numbers import Setting
 

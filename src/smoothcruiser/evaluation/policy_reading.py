@@ -43,8 +43,8 @@ from smoothcruiser.operators import Max
 from smoothcruiser.problem.arguments import shorten_value
 from smoothcruiser.problem.model.tabular import Floats
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import lend_copy
 from smoothcruiser.problem.step_errors import LiveOracle, ObservingOracle
+from smoothcruiser.states.state_copies import lend_copy
 
 PREDICT, METHODS = "predict", ("predict", "act", "select_action")
 ASKED_TWICE = 16  # states in which a function is surely asked twice

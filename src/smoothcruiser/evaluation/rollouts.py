@@ -32,7 +32,7 @@ from smoothcruiser.operators.operator_functions import parts_of
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.compiled_tree import machine_for
-from smoothcruiser.tree.kernels.shared_machine import RowMachine, as_columns
+from smoothcruiser.tree.kernels.shared_machine import RowMachine, state_words
 from smoothcruiser.tree.search_numbers import Setting, TreeRule
 from smoothcruiser.tree.tree import Tree
 
@@ -244,10 +244,10 @@ class CompiledRollouts:
                 ),
             )
         machine = machine.twin()  # the tree may go on with its own
-        state_words = machine.spoken.words(first_state)
-        state_address, data = int(state_words.ctypes.data), machine.data
+        root_words = machine.spoken.words(first_state)
+        state_address, data = int(root_words.ctypes.data), machine.data
         policy = CompiledPolicy(
-            machine, data, state_address, table, nodes, states, state_words
+            machine, data, state_address, table, nodes, states, root_words
         )
 
         def build_whole() -> Any:
@@ -416,7 +416,7 @@ def _with_functions(
     machine, data, state = machine_for(problem, first_state)
     tree_rows, (ints, hashes) = policy.states, policy.nodes
     states, hash_table = machine.allocate(len(tree_rows)), np.empty_like(hashes)
-    as_columns(tree_rows, states, num_nodes)
+    states[:num_nodes] = state_words(tree_rows[:num_nodes])
     machine.rehash(ints, hash_table, states, num_nodes)
     return CompiledPolicy(
         machine, data, state, policy.table, (ints, hash_table), states

@@ -46,8 +46,8 @@ from smoothcruiser.problem.model.known_outcomes import (
 )
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints, Tables
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import check_recognizable, is_fixed
 from smoothcruiser.problem.step_errors import answers_changed
+from smoothcruiser.states.identity import check_recognizable, is_fixed
 
 MOST_STATES = (
     200_000  # about ten seconds of Python with a handful of outcomes per pair

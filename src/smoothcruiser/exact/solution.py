@@ -34,10 +34,10 @@ from smoothcruiser.exact.loops import Model
 from smoothcruiser.problem.assumptions import adapter_assumptions
 from smoothcruiser.problem.model.tabular import Floats
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.zoo import grid_of
 from smoothcruiser.records.data import Data, Framed, draw_object, same_fields
 from smoothcruiser.records.json_shapes import length_flaw
+from smoothcruiser.states.identity import state_key
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

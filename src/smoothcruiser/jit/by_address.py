@@ -2,11 +2,11 @@
 
 The engine's machine with a user's step inlined takes seconds to compile, in every
 process. Here the machine knows no step: it calls one compiled function by its address,
-which serves all functions of a problem (``jit.word_functions``). So one machine serves every
+which serves all functions of a problem (``states.word_functions``). So one machine serves every
 user, and comes ready from Numba's disk cache. States are words in memory, and to the
 machine a state is an address:
 
-  state    [W, w_1, ..., w_W]            words as in ``jit.state_words``
+  state    [W, w_1, ..., w_W]            words as in ``states.codec``
   buffer   [number, W, w_1, ..., w_W]    the result of a call: a reward or a bound, and
                                          the next state
 

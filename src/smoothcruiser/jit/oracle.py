@@ -8,17 +8,6 @@ never by calling it.
 
 Left out: problems. This file takes functions and states, so that its layer does not
 depend on them.
-
-The n-th sampled action of a state, in compiled code and in plain Python.
-
-A user's ``sample_action(state, rng)`` becomes a list of actions at every state: number n
-is its result with a stream of its own, which the state and n seed,
-
-    words = splitmix64(mix(hash(state)) + n)     (Steele, Lea, Flood 2014)
-
-so that the list of a state is always the same one, whoever asks and however often, and no
-action has to be stored. Left out: the uses of a problem with sampled actions
-(``problem.action_sampler``).
 """
 
 from __future__ import annotations
@@ -27,53 +16,30 @@ import re
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from numba import njit
-from numba.core.extending import overload
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.random.stream_type import STREAM, stream_at
+from smoothcruiser.jit.random.stream_type import STREAM
 from smoothcruiser.jit.random.streams import METHODS, missing_method
-from smoothcruiser.jit.state_words import hashing
 
 
 def oracle_parts(
-    oracle: Any, legal: Any, terminal: Any, player: Any, kind: Any, state: Any
+    oracle: Any, legal: Any, terminal: Any, player: Any, kind: Any
 ) -> dict[str, Any]:
     """The user's functions in the form that compiled engines call.
 
-    They take the data argument first, steps return an end flag, and states are
-    stored by type.
+    They take the data argument first, and steps return an end flag.
     """
-    from numba import njit
-
-    from smoothcruiser.jit.state_words import storage
-
-    returned_types = returned_type(oracle, kind)
-    next_type = returned_types[1]
-    state_storage = storage(next_type, state)
-    if len(returned_types) == 2:
-
-        @njit(inline="always")
-        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
-            reward, next_state = oracle(state, action, rng)
-            return float(reward), next_state, False
-
-    else:
-
-        @njit(inline="always")
-        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
-            reward, next_state, is_over = oracle(state, action, rng)
-            return float(reward), next_state, bool(is_over)
+    step = step_part(oracle, kind)
 
     @njit(inline="always")
     def leaf(data: Any, state: Any, action: Any, rng: Any) -> Any:
         reward, _next_state, is_over = step(data, state, action, rng)
         return reward, is_over
 
-    legal_function = legal if legal is not None else _constant(True)
-    terminal_function = terminal if terminal is not None else _constant(False)
-    player_function = player if player is not None else _constant(1)
+    legal_function = legal if legal is not None else constant(True)
+    terminal_function = terminal if terminal is not None else constant(False)
+    player_function = player if player is not None else constant(1)
 
     @njit(inline="always")
     def is_legal(data: Any, state: Any, action: Any) -> Any:
@@ -93,17 +59,31 @@ def oracle_parts(
         "LEGAL": is_legal,
         "TERMINAL": is_terminal,
         "PLAYER": mover,
-        "ALLOCATE": state_storage.allocate,
-        "LOAD": state_storage.load,
-        "STORE": state_storage.store,
-        "KEEP": state_storage.keep,
     }
+
+
+def step_part(oracle: Any, kind: Any) -> Any:
+    """The user's step as compiled loops call it: (reward, next state, end flag)."""
+    if len(returned_type(oracle, kind)) == 2:
+
+        @njit(inline="always")
+        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
+            reward, next_state = oracle(state, action, rng)
+            return float(reward), next_state, False
+
+    else:
+
+        @njit(inline="always")
+        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
+            reward, next_state, is_over = oracle(state, action, rng)
+            return float(reward), next_state, bool(is_over)
+
+    return step
 
 
 @lru_cache(maxsize=64)  # a machine is known by the functions in it
 def bounds_parts(lower: Any, upper: Any) -> dict[str, Any]:
     """The user's bounds on V in the form that compiled engines call."""
-    from numba import njit
 
     @njit(inline="always")
     def below(data: Any, state: Any) -> Any:
@@ -167,9 +147,8 @@ def returned_type(oracle: Any, kind: Any) -> Any:
 
 
 @lru_cache(maxsize=None, typed=True)  # True and 1 are equal, but not the same type
-def _constant(result: Any) -> Any:
+def constant(result: Any) -> Any:
     """A compiled function that returns ``result`` for any arguments."""
-    from numba import njit
 
     @njit
     def constant(*_arguments: Any) -> Any:
@@ -211,78 +190,3 @@ def first_line(error: Exception) -> str:
         if "Failed in nopython" not in line and "During:" not in line
     ]
     return (useful_lines or lines or [type(error).__name__])[0].rstrip(".") + "."
-
-
-WORDS = 4
-# of splitmix64; the last one keeps this use of a state's hash apart from others
-GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-OWN = 0xD1B54A32D192ED03
-_GOLDEN, _FIRST, _SECOND, _OWN = (np.uint64(k) for k in (GOLDEN, FIRST, SECOND, OWN))
-_S27, _S30, _S31 = (np.uint64(k) for k in (27, 30, 31))
-MASK = 2**64 - 1
-
-
-def seed_words(number: int, nth: int) -> list[int]:
-    """The words of the stream for action ``nth`` of a state with this hash."""
-    x = (_mix_bits((number ^ OWN) & MASK) + nth * GOLDEN) & MASK
-    stream_words = []
-    for _ in range(WORDS):
-        x = (_mix_bits(x) + GOLDEN) & MASK
-        stream_words.append(_mix_bits(x))
-    return stream_words
-
-
-def _mix_bits(z: int) -> int:
-    z = ((z ^ (z >> 30)) * FIRST) & MASK
-    z = ((z ^ (z >> 27)) * SECOND) & MASK
-    return z ^ (z >> 31)
-
-
-@njit(inline="always")
-def _mix(z: Any) -> Any:
-    z = (z ^ (z >> _S30)) * _FIRST
-    z = (z ^ (z >> _S27)) * _SECOND
-    return z ^ (z >> _S31)
-
-
-@njit
-def _write_seed_words(words: Any, number: Any, nth: Any) -> None:
-    x = _mix(np.uint64(number) ^ _OWN) + np.uint64(nth) * _GOLDEN
-    for i in range(WORDS):
-        x = _mix(x) + _GOLDEN
-        words[i] = _mix(x)
-
-
-def _state_number(state: Any) -> int:
-    """The hash of a state; compiled code alone calls it."""
-    raise NotImplementedError
-
-
-@overload(_state_number)
-def _compiled_number(state: Any) -> Any:
-    hash_state = hashing(state)["HASH"]
-
-    def number(state: Any) -> Any:
-        return hash_state(state)
-
-    return number
-
-
-def compiled_list(step: Any, sample_action: Any) -> tuple[Any, Any]:
-    """(a step that takes numbers of actions, the function (state, number) -> action)."""
-
-    @njit
-    def nth_action(state: Any, number: Any) -> Any:
-        stream_words = np.empty(WORDS, np.uint64)
-        _write_seed_words(stream_words, _state_number(state), number)
-        action = sample_action(state, stream_at(stream_words.ctypes.data))
-        stream_words[0] = np.uint64(
-            0
-        )  # so that they live until the sampler has returned
-        return action
-
-    @njit
-    def numbered_step(state: Any, action: Any, rng: Any) -> Any:
-        return step(state, nth_action(state, action), rng)
-
-    return numbered_step, nth_action

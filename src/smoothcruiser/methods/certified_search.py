@@ -29,9 +29,9 @@ from smoothcruiser.methods.base import (
 from smoothcruiser.problem.declaration_checks import refuse_unbounded
 from smoothcruiser.problem.model.known_outcomes import check_ends, has_rows, known_row
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.progress import skip_last_report
 from smoothcruiser.query import DEFAULT_DELTA, Compute, Promise, Query
+from smoothcruiser.states.identity import check_recognizable
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified

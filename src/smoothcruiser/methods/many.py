@@ -60,7 +60,6 @@ from smoothcruiser.methods.base import (
 from smoothcruiser.methods.portfolio import Race, choice_notes, unstarted_if_late
 from smoothcruiser.methods.schedule_run import combine_estimates
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import identical
 from smoothcruiser.progress import (
     Callback,
     Progress,
@@ -71,6 +70,7 @@ from smoothcruiser.progress import (
 )
 from smoothcruiser.query import Limits, Promise, Query, check_delta
 from smoothcruiser.schedule.number_text import short
+from smoothcruiser.states.identity import identical
 
 
 def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:

@@ -1,7 +1,7 @@
 """Actions from a sampler: continuous ones, or too many to list.
 
 A problem with ``sample_action(state, rng)`` has at every state a list of ``num_actions``
-sampled actions, and its action n is the n-th of them (``jit.oracle``). The list of a state
+sampled actions, and its action n is the n-th of them (``numbered_actions``). The list of a state
 never changes, so trees, agents and rollouts need not know: they see numbers. The step
 gets the action itself. The best of the sampled actions is worth at most
 as much as the best of all, so any lower bound on the value of a policy over numbers is
@@ -23,7 +23,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.operators import Max
 from smoothcruiser.problem.batched import Batched
-from smoothcruiser.problem.states import state_key
+from smoothcruiser.states.identity import state_key
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.facts import ProblemFields
@@ -51,8 +51,8 @@ class SampledStep:
 
     def nth_action(self, state: Any, number: int) -> Any:
         """The action with this number."""
-        from smoothcruiser.jit.oracle import seed_words
         from smoothcruiser.jit.random.streams import from_words
+        from smoothcruiser.problem.numbered_actions import seed_words
 
         list_key = state_key(state) if self.key is None else self.key(state)
         stream_words = seed_words(_stable_hash(list_key), int(number))
@@ -119,7 +119,7 @@ def make_numbering(problem: ProblemFields) -> Numbering:
     step, sampler, key = problem.oracle, problem.sample_action, problem.key
     assert sampler is not None
     if is_compiled(step) and is_compiled(sampler) and key is None:
-        from smoothcruiser.jit.oracle import compiled_list
+        from smoothcruiser.problem.numbered_actions import compiled_list
 
         over_numbers, nth_action = compiled_list(step, sampler)
         return Numbering(over_numbers, step, sampler, key, nth_action)

@@ -36,7 +36,6 @@ from smoothcruiser.problem.declaration_checks import (
     read_operator,
 )
 from smoothcruiser.problem.facts import Facts, ProblemFields
-from smoothcruiser.problem.states import identical, is_fixed, state_key
 from smoothcruiser.problem.step_errors import (
     LabellingOracle,
     ParsingOracle,
@@ -48,6 +47,7 @@ from smoothcruiser.problem.step_errors import (
     truth,
 )
 from smoothcruiser.problem.totals import total_range
+from smoothcruiser.states.identity import identical, is_fixed, state_key
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.model.tabular import Tables

@@ -57,7 +57,7 @@ from smoothcruiser.problem.wary_actions import (
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.facts import ProblemFields
-    from smoothcruiser.problem.states import Guard
+    from smoothcruiser.states.state_copies import Guard
 
 
 Answer = tuple[float, Any, bool]  # reward, next state, whether the episode is over

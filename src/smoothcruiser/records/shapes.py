@@ -2,7 +2,7 @@
 
 A shape does all three: it writes (``data``), reads (``value``) and gives the JSON Schema
 (``schema``), so that the three agree. ``Count`` is a whole number of any size: it and
-states (``records.state_json``) write more than one name. A value that does not fit is refused
+states (``states.state_json``) write more than one name. A value that does not fit is refused
 in a sentence with the required and the actual value. This file leaves out classes with
 fields, and the table of types and shapes (``records.json_shapes``).
 """
@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, describe_value
-from smoothcruiser.records.state_json import (
+from smoothcruiser.states.state_json import (
     LARGEST_COUNT,
     NOT_FINITE,
     count_data,

@@ -40,7 +40,6 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.records.data import Data, check_head, draw_object
 from smoothcruiser.records.json_shapes import DataclassShape
 from smoothcruiser.records.shapes import Count
-from smoothcruiser.records.state_json import LARGEST_COUNT, count_data
 from smoothcruiser.schedule.kinds import Kind, estimator_of
 from smoothcruiser.schedule.kinds.base import rung_flaw
 from smoothcruiser.schedule.prices import (
@@ -55,6 +54,7 @@ from smoothcruiser.schedule.prices import (
     root_calls,
     root_visits,
 )
+from smoothcruiser.states.state_json import LARGEST_COUNT, count_data
 from smoothcruiser.theory.bets import (
     DEVIATION,
     checkpoints,

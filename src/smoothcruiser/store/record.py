@@ -21,10 +21,11 @@ from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.fingerprint import contents
 from smoothcruiser.problem.make import is_spec
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import identical, match_form
 from smoothcruiser.problem.step_errors import WritingOracle
 from smoothcruiser.records.data import DIALECT, Framed, head, json_text, with_head
 from smoothcruiser.records.shapes import Schema
+from smoothcruiser.states.identity import identical
+from smoothcruiser.states.state_json import match_form
 from smoothcruiser.store.store_file import seal
 
 # the columns of the table ``runs``, in the order in which they are sealed

@@ -33,8 +33,8 @@ from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import check_seconds, is_whole
 from smoothcruiser.problem.bounds import bounds_slack
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import by_identity
 from smoothcruiser.progress import Callback, Phases, finish, show_bar, time_left
+from smoothcruiser.states.identity import by_identity
 from smoothcruiser.tree.evaluators.evaluator_queue import (
     evaluates_limit,
     evaluator_notes,

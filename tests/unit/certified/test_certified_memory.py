@@ -12,8 +12,8 @@ from worlds import COMMON, mdp
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds.betting import BETTING
 from smoothcruiser.certified.graph import END, END_RAW
-from smoothcruiser.certified.sampling.number_states import advance_streams
 from smoothcruiser.certified.sampling.sampler import first_words
+from smoothcruiser.certified.sampling.step_loops import advance_streams
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.sweeps.compiled_loops import make_loops
 from smoothcruiser.certified.sweeps.memory_kernel import GRID_CELLS, MANY_OUTCOMES
@@ -118,7 +118,7 @@ def test_many_numbers_are_found_again():
     assert np.array_equal(memory.target_nodes(numbers), first)
     inside = first != END
     assert np.array_equal(numbers[~inside] % 7 == 0, np.ones((~inside).sum(), bool))
-    assert np.array_equal(memory.states.book.numbers[first[inside]], numbers[inside])
+    assert np.array_equal(memory.states.numbers[first[inside] - 1], numbers[inside])
     assert int(numbers[0]) + 1 not in memory.nodes
     assert "a" not in memory.nodes
     assert memory.states.nbytes <= 30 * len(numbers)

@@ -12,8 +12,8 @@ from results import a_comparison, an_estimate
 
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.records.state_json import state_data, state_from
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
+from smoothcruiser.states.state_json import state_data, state_from
 
 FACTS = Facts(2, 2, 0.5, sc.Entropy(1.0), (0.0, 1.0))
 

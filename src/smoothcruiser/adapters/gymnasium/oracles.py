@@ -41,7 +41,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
 from smoothcruiser.adapters.gymnasium.tables import compute_observation
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.random.generator import legacy, stream_generator
-from smoothcruiser.problem.states import is_fixed
+from smoothcruiser.states.identity import is_fixed
 
 Reward = Callable[[float], float]
 # shared by copies of a copy: spaces sample from the planner's stream, and a spec

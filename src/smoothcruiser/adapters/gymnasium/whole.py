@@ -61,7 +61,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
 from smoothcruiser.adapters.gymnasium.oracles import EnvOracle
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.jit.random.streams import stream
-from smoothcruiser.problem.states import is_opaque, same_state
+from smoothcruiser.states.identity import is_opaque, same_state
 
 ATOMS = frozenset((bool, int, float, complex, str, bytes, type(None), range))
 LISTS = (list, tuple, collections.deque)

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.certified.sampling.model_rows import RowReader
-from smoothcruiser.certified.sampling.sampler import (
+from smoothcruiser.certified.sampling.compiled_sampler import (
     CompiledSampler,
-    PythonSampler,
-    Sampler,
+    row_sampler,
 )
-from smoothcruiser.certified.sampling.tuple_states import word_sampler
+from smoothcruiser.certified.sampling.model_rows import RowReader
+from smoothcruiser.certified.sampling.sampler import PythonSampler, Sampler
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.engines.registry import choose
 from smoothcruiser.engines.watchdog import waiting_until
@@ -84,7 +83,7 @@ def step_sampler(
             return ParallelSampler(problem, memory, seed, executor, compute)
     fast_sampler = None
     if compute.executor in (None, "compiled"):
-        fast_sampler = word_sampler(problem, memory, state, seed)
+        fast_sampler = row_sampler(problem, memory, state, seed)
     return (
         PythonSampler(problem, memory, seed) if fast_sampler is None else fast_sampler
     )

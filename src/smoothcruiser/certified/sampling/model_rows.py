@@ -30,7 +30,6 @@ import numpy as np
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.query_limits import MemoryFull, QueryLimits
 from smoothcruiser.certified.sample_batches import Batch
-from smoothcruiser.certified.sampling.number_states import NumberStates
 from smoothcruiser.certified.sampling.sampler import (
     ALWAYS_COMPARED,
     COMPARED_EVERY,
@@ -47,8 +46,9 @@ from smoothcruiser.problem.model.known_outcomes import (
     same_rows,
 )
 from smoothcruiser.problem.model.tabular import Bools, Ints
-from smoothcruiser.problem.states import identical, is_fixed, is_unchanged
 from smoothcruiser.problem.step_errors import at_pair, call_oracle
+from smoothcruiser.states.identity import identical, is_fixed, is_unchanged
+from smoothcruiser.states.table import NumberStates
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search_memory import Memory

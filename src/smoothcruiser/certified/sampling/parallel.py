@@ -27,9 +27,9 @@ from smoothcruiser.engines.pools.base import Build, check_workers
 from smoothcruiser.errors import Interrupted, OracleError
 from smoothcruiser.jit.random.streams import from_words
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import Guard
 from smoothcruiser.problem.step_errors import oracle_raised
 from smoothcruiser.query import Compute
+from smoothcruiser.states.state_copies import Guard
 
 PARTS_PER_WORKER = 4  # of a round: enough to even out samples that differ in length
 

@@ -9,48 +9,28 @@ are independent across pairs.
 
 Three samplers fill the same buffers (next state as a whole number, reward):
 ``CompiledSampler`` for tabular problems and for numba.njit steps over whole
-numbers, ``words.WordSampler`` for such steps over tuples and arrays of numbers,
+numbers, ``RowSampler`` for such steps over tuples and arrays of numbers,
 ``PythonSampler`` for any step over states that have keys. None of them
 reads tables or outcomes: they call the oracle. Where a problem has outcomes,
-``reading.RowReader`` takes their place, and samples only pairs without a row.
+``model_rows.RowReader`` takes their place, and samples only pairs without a row.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smoothcruiser.certified.graph import END, END_RAW
+from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.query_limits import MemoryFull, QueryLimits
 from smoothcruiser.certified.sample_batches import Batch
-from smoothcruiser.certified.sampling.number_states import (
-    advance_streams,
-    make_threads,
-    number_loop,
-    run_shared,
-)
 from smoothcruiser.certified.search_memory import Memory
-from smoothcruiser.certified.sweeps.memory_kernel import mix_word
-from smoothcruiser.errors import (
-    Interrupted,
-    InvalidInput,
-    OracleError,
-    SmoothcruiserError,
-)
+from smoothcruiser.errors import Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.jit.interrupts import StopRequest, TimeIsUp
 from smoothcruiser.jit.random import Key
-from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
+from smoothcruiser.problem.model.tabular import Bools, Ints
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import (
-    Guard,
-    copy_state,
-    is_fixed,
-    is_unchanged,
-    written_into,
-)
 from smoothcruiser.problem.step_errors import (
     at_pair,
     early_payoff,
@@ -59,16 +39,15 @@ from smoothcruiser.problem.step_errors import (
     undeclared_end,
     unpack_answer,
 )
+from smoothcruiser.states.identity import is_fixed, is_unchanged
+from smoothcruiser.states.state_copies import Guard, copy_state, written_into
+from smoothcruiser.states.table_kernel import GOLDEN, mix_word
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.inspection import Looks
 
 # arrivals of plain values at a node that are compared with the first
 ALWAYS_COMPARED, COMPARED_EVERY = 8, 64
-GOLDEN = 0x9E3779B97F4A7C15  # the odd step of SplitMix64
-# a slice below which handing it to threads costs more than it saves: in samples, and
-# in seconds where it is known how long one takes
-LEAST_SHARED, SHARED_SECONDS = 20_000, 1e-3
 
 
 def first_words(seed: int, pairs: Ints) -> Any:
@@ -201,131 +180,6 @@ class Sampler:
 
     def _step_error(self, error: BaseException, pair: int) -> OracleError:
         return oracle_raised(error, self._where(pair))
-
-
-class CompiledSampler(Sampler):
-    """Batches of a compiled oracle over whole numbers."""
-
-    gives_nodes = False
-    _each = 0.0  # seconds per sample of the last slice
-
-    def __init__(
-        self, problem: Problem, memory: Memory, seed: int, *, workers: int = 1
-    ) -> None:
-        super().__init__(problem, memory, seed)
-        memory.hold_numbers()
-        # a table's step takes one number at most; layers may forget samples
-        self.derives = problem.tables is not None and problem.horizon is None
-        memory.stream_bytes *= not self.derives
-        self.pool = make_threads(workers, self._run_loop) if workers > 1 else None
-        start_time = time.perf_counter()
-        from smoothcruiser.certified.sampling import states_kernel as draws
-
-        self.draws = draws
-        self.loop = number_loop(problem)
-        self.problem = self.loop.problem
-        no_jobs = np.zeros(0, dtype=np.int64)
-        self._run_loop(
-            no_jobs,
-            no_jobs,
-            no_jobs,
-            np.zeros((0, 4), dtype=np.uint64),
-            no_jobs,
-            np.zeros(0),
-            np.zeros(2, dtype=np.int64),
-        )
-        self.compile_seconds = time.perf_counter() - start_time
-
-    def _run_loop(
-        self,
-        states: Ints,
-        actions: Ints,
-        counts: Ints,
-        words: Any,
-        raws: Ints,
-        rewards: Floats,
-        fault: Ints,
-    ) -> int:
-        facts = self.problem.facts
-        low, high = facts.reward_range
-        streams_address = int(words.ctypes.data)
-        loop_data, _kept_alive = self.loop.data()
-        return int(
-            self.loop.kernel(
-                loop_data,
-                states,
-                actions,
-                counts,
-                streams_address,
-                raws,
-                rewards,
-                low,
-                high,
-                facts.terminals,
-                fault,
-            )
-        )
-
-    def draw(self, batch: Batch, max_samples: int) -> None:
-        """Take the next samples of a batch, at most ``max_samples`` of them."""
-        memory = self.memory
-        first_job, counts = batch.next_samples(max_samples)
-        pairs = batch.pairs[first_job : first_job + len(counts)]
-        chosen_pairs = memory.graph.pairs[pairs]
-        states = memory.states.book.numbers[chosen_pairs["node"]]
-        actions = chosen_pairs["action"].astype(np.int64)
-        num_samples, fault = int(counts.sum()), np.zeros(2, dtype=np.int64)
-        new_samples = slice(batch.drawn, batch.drawn + num_samples)
-        raws, rewards = batch.raws[new_samples], batch.rewards[new_samples]
-        words = first_words(self.seed, pairs) if self.derives else self._streams(pairs)
-        if self.derives:
-            num_taken = chosen_pairs["total"].astype(np.int64)
-            num_taken[0] += batch.counts[first_job] - (
-                batch.ends[first_job] - batch.drawn
-            )
-            advance_streams(words, num_taken)
-        try:
-            start_time = time.perf_counter()
-            is_small = (
-                num_samples < LEAST_SHARED
-                and num_samples * self._each < SHARED_SECONDS
-            )
-            if self.pool is None or is_small:
-                status = self._run_loop(
-                    states, actions, counts, words, raws, rewards, fault
-                )
-            else:
-                status = run_shared(
-                    self.pool, states, actions, counts, words, raws, rewards, fault
-                )
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise self._step_error(error, int(pairs[fault[0]])) from error
-        if status == self.draws.BAD_REWARD:
-            raise self._bad_reward(float(rewards[fault[1]]), int(pairs[fault[0]]))
-        if status == self.draws.ENDED:
-            raise self._undeclared_end(int(pairs[fault[0]]))
-        if status == self.draws.RESERVED:
-            raise InvalidInput(
-                "The oracle returned the state -2**63 "
-                f"{self._where(int(pairs[fault[0]]))}, which compiled certified search "
-                "keeps for ends; number states otherwise, or drop numba.njit from the "
-                "step."
-            )
-        is_last = memory.graph.nodes["last"][chosen_pairs["node"]] == 1
-        if is_last.any():  # nothing of the last step counts but its reward
-            raws[np.repeat(is_last, counts)] = END_RAW
-        self._each = (time.perf_counter() - start_time) / num_samples
-        if not self.derives:
-            self.words[pairs] = words
-        batch.drawn += num_samples
-        self.loop = self.loop.after(num_samples)
-
-    def close(self) -> None:
-        """End the threads."""
-        if self.pool is not None:
-            self.pool.close()
 
 
 class PythonSampler(Sampler):

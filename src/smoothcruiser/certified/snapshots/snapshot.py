@@ -33,7 +33,6 @@ from smoothcruiser.certified.graph import (
 from smoothcruiser.certified.query_limits import make_limits
 from smoothcruiser.certified.query_progress import QueryProgress
 from smoothcruiser.certified.sample_batches import Batch
-from smoothcruiser.certified.sampling.number_states import NumberNodes, NumberStates
 from smoothcruiser.certified.sampling.sampler import Sampler
 from smoothcruiser.certified.search_memory import KeyedState, Memory
 from smoothcruiser.certified.search_state import SearchState
@@ -43,7 +42,9 @@ from smoothcruiser.certified.snapshots.state_spelling import Spelling
 from smoothcruiser.certified.sweeps.memory_kernel import SHORT_SCAN
 from smoothcruiser.engines.inspection import Look, Looks
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.problem.states import copy_state, is_fixed
+from smoothcruiser.states.identity import is_fixed
+from smoothcruiser.states.state_copies import copy_state
+from smoothcruiser.states.table import NumberNodes, NumberStates
 
 MAGIC = b"SCCERT3\n"
 MOST_BYTES = 10**9  # the most that SQLite keeps in one place

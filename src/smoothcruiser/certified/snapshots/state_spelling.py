@@ -33,8 +33,8 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import is_opaque
 from smoothcruiser.problem.step_errors import ParsingOracle, WritingOracle
+from smoothcruiser.states.identity import is_opaque
 
 PLAIN_KINDS = "biufcSUmM"  # of NumPy's types: those with their value in their bytes
 

@@ -26,23 +26,13 @@ from smoothcruiser.certified.graph import (
 )
 from smoothcruiser.jit.forms import interpret_as
 from smoothcruiser.problem.model.tabular import Floats, Ints
+from smoothcruiser.states.table_kernel import MASK, mix_number, mix_word
 
 MANY_OUTCOMES = 64
 GRID_CELLS = 32
 # a scan of 16 entries costs as much as one look-up in the hash table (about 10 ns)
 SHORT_SCAN = 16
-WORD = 2**64 - 1
 LARGEST_CODE = 9e18  # of a reward in a hash: below 2**63, whatever the reward
-
-
-def mix_word(x: Any) -> Any:
-    """Return Stafford's mix 13 of a 64-bit word, the finalizer of SplitMix64.
-
-    It serves for hashing and for seeding streams by position.
-    """
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def room_class(length: int) -> int:
@@ -64,13 +54,6 @@ def room_of(length: int) -> int:
     return ((last_index >> shift) + 1) << shift
 
 
-def mix_number(x: int) -> int:
-    """Return ``mix_word`` of a Python number below 2**64."""
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & WORD
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & WORD
-    return x ^ (x >> 31)
-
-
 def hash_slot(pair: int, target: int, reward: float, size: int) -> int:
     """Return the first slot to try, in a table of ``size`` = 2**b slots."""
     word = mix_word(
@@ -84,9 +67,9 @@ def hash_slot(pair: int, target: int, reward: float, size: int) -> int:
 
 def interpreted_hash(pair: int, target: int, reward: float, size: int) -> int:
     """Return ``hash_slot``, with Python's numbers."""
-    word = mix_number((pair * 0x9E3779B97F4A7C15 + target) & WORD)
+    word = mix_number((pair * 0x9E3779B97F4A7C15 + target) & MASK)
     fixed_point = min(max(reward * 1048576.0, -LARGEST_CODE), LARGEST_CODE)
-    return mix_number((word + int(fixed_point)) & WORD) & (size - 1)
+    return mix_number((word + int(fixed_point)) & MASK) & (size - 1)
 
 
 def rounding_number(pair: int, n: float, salt: Any) -> float:
@@ -97,7 +80,7 @@ def rounding_number(pair: int, n: float, salt: Any) -> float:
 
 def interpreted_number(pair: int, n: float, salt: Any) -> float:
     """Return ``rounding_number``, with Python's numbers."""
-    word = mix_number((mix_number((pair + int(salt)) & WORD) + int(n)) & WORD)
+    word = mix_number((mix_number((pair + int(salt)) & MASK) + int(n)) & MASK)
     return (word >> 11) * 2.0**-53
 
 

@@ -30,7 +30,6 @@ from smoothcruiser.certified.bounds.base import (
 from smoothcruiser.certified.graph import SAMPLED, Graph, empty_graph
 from smoothcruiser.certified.query_limits import QueryLimits
 from smoothcruiser.certified.query_progress import CLOSING, SETTLED, QueryProgress
-from smoothcruiser.certified.sampling.number_states import copy_larger
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.sweeps.compiled_loops import make_loops, warm, warm_intake
 from smoothcruiser.certified.sweeps.counted_model import CountedNodes
@@ -40,6 +39,7 @@ from smoothcruiser.problem.declaration_checks import is_undiscounted
 from smoothcruiser.problem.model.known_outcomes import has_rows
 from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.states.table import copy_larger
 
 TIE = 0.04  # see ``SweepRules.tie``; between 0.02 and 0.06 it matters little
 

@@ -31,8 +31,9 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.jit.oracle import first_line
 from smoothcruiser.jit.random.streams import Stream, from_words, stream
-from smoothcruiser.problem.states import Guard, is_fixed
 from smoothcruiser.schedule.schedule import Kind
+from smoothcruiser.states.identity import is_fixed
+from smoothcruiser.states.state_copies import Guard
 
 # About half a second in plain Python. A single root sample that costs more is
 # replayed whole.

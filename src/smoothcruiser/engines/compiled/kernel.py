@@ -151,7 +151,7 @@ def leaf_transition(data: Any, state: int, action: int, rng: Any) -> Any:
 def allocate(depth: int) -> NDArray[np.int64]:
     """Memory for ``depth`` integer states.
 
-    ``jit.state_words`` does the same for other types; the tree engine keeps
+    ``states.codec`` does the same for other types; the tree engine keeps
     its states so.
     """
     return np.empty(depth, np.int64)

@@ -27,9 +27,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.engines.compiled.schedule_table import (
@@ -50,10 +48,9 @@ from smoothcruiser.operators import Operator
 from smoothcruiser.operators.dispatch import is_inlined
 from smoothcruiser.operators.operator_functions import parts_of
 from smoothcruiser.problem.problem import Game, Problem
-from smoothcruiser.problem.states import is_fixed
-
-if TYPE_CHECKING:
-    from smoothcruiser.jit.word_functions import UserFunctions
+from smoothcruiser.states.codec import StateCodec, codec_of, state_shapes
+from smoothcruiser.states.identity import is_fixed
+from smoothcruiser.states.word_functions import UserFunctions, compile_functions
 
 VARIABLE = "SMOOTHCRUISER_TIER"
 ADDRESS, INLINED, AUTO = "address", "inlined", ""
@@ -159,7 +156,7 @@ def _key(problem: Problem, state: Any) -> Any:
         return None
     numba_type = state_type(state)
     inlines_operator = is_inlined(problem.operator.code)
-    return functions_of(problem), numba_type, _shapes(state), inlines_operator
+    return functions_of(problem), numba_type, state_shapes(state), inlines_operator
 
 
 # names of a problem's functions, in the order of ``functions_of``
@@ -176,25 +173,14 @@ def functions_of(problem: Problem) -> tuple[Any, ...]:
 
 def compile_user_functions(problem: Problem, state: Any) -> UserFunctions | None:
     """All functions as one compiled function; None where there is no such form."""
-    from smoothcruiser.jit.word_functions import compile_functions
-
     named_functions = zip(FUNCTION_NAMES, functions_of(problem), strict=True)
     functions = {name: value for name, value in named_functions if value is not None}
-    return compile_functions(functions, state_type(state), state)
+    return compile_functions(functions, codec_of(state_type(state), state))
 
 
-def compile_user_step(problem: Problem, state: Any) -> UserFunctions | None:
+def compile_user_step(problem: Problem, codec: StateCodec) -> UserFunctions | None:
     """The step alone; None where it has no such form."""
-    from smoothcruiser.jit.word_functions import compile_functions
-
-    return compile_functions({"oracle": problem.oracle}, state_type(state), state)
-
-
-def _shapes(state: Any) -> Any:
-    """The shapes of the arrays in a state, which its Numba type leaves out."""
-    if isinstance(state, tuple):
-        return tuple(map(_shapes, state))
-    return np.shape(state)
+    return compile_functions({"oracle": problem.oracle}, codec)
 
 
 def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
@@ -235,24 +221,20 @@ def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
         player,
         part_values,
         numba_type,
-        _shapes(state),
+        state_shapes(state),
     )
     if machine_key not in _machines:
-        from smoothcruiser.jit.state_words import words
-
-        state_form = words(next_state_type(oracle, numba_type), state)
-        machine_parts |= oracle_parts(
-            oracle, legal, terminal, player, numba_type, state
-        )
+        codec = codec_of(next_state_type(oracle, numba_type), state)
+        machine_parts |= oracle_parts(oracle, legal, terminal, player, numba_type)
         machine_parts |= {
             "FRAGILE": not is_fixed(state),
-            "LOAD": state_form.load,
-            "STORE": state_form.store,
-            "KEEP": state_form.keep,
+            "LOAD": codec.words.load,
+            "STORE": codec.words.store,
+            "KEEP": codec.words.keep,
         }
         _machines[machine_key] = (
             compile_function(kernel.run_shard, nogil=True, **machine_parts),
-            state_form.size,
+            codec.size,
         )
     machine, state_words = _machines[machine_key]
     return machine, (), state, state_words

@@ -34,7 +34,6 @@ from smoothcruiser.jit.forms import bind_parts
 from smoothcruiser.jit.random.streams import Stream, from_words, stream
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.facts import AT_THE_END
-from smoothcruiser.problem.states import Guard, copy_state
 from smoothcruiser.problem.step_errors import (
     at_pair,
     companion_hung,
@@ -46,6 +45,7 @@ from smoothcruiser.problem.step_errors import (
     unpack_answer,
 )
 from smoothcruiser.schedule.schedule import Kind
+from smoothcruiser.states.state_copies import Guard, copy_state
 
 STOPPED = "The run was stopped before this shard was finished."
 

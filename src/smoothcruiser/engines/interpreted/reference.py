@@ -21,9 +21,9 @@ from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.random.streams import Stream, stream
 from smoothcruiser.problem.bounds import middle_at
-from smoothcruiser.problem.states import Guard, copy_state
 from smoothcruiser.problem.step_errors import call_oracle
 from smoothcruiser.schedule.schedule import Kind, Level
+from smoothcruiser.states.state_copies import Guard, copy_state
 from smoothcruiser.theory.stopping import psi
 
 # kinds with a query

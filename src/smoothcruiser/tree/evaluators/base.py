@@ -58,20 +58,6 @@ def stack_states(states: Sequence[Any]) -> Any:
     return np.array(states)
 
 
-def named_like(state: Any, columns: Any) -> Any:
-    """``columns`` as NamedTuples where ``state`` has them."""
-    if not isinstance(columns, tuple):
-        return columns
-    named_fields = [
-        named_like(field, column) for field, column in zip(state, columns, strict=True)
-    ]
-    return (
-        type(state)(*named_fields)
-        if hasattr(state, "_fields")
-        else tuple(named_fields)
-    )
-
-
 class LeafEvaluator(ABC):
     """A value, a prior or values of actions at states, from the user's ``source``."""
 

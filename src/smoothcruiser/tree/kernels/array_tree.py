@@ -290,7 +290,7 @@ class ArrayTree:
 
     def _state(self, i: int) -> Any:
         """The state of node ``i``, which the tree does not change any more."""
-        return self.machine.read_state(self.states, i)
+        return self.machine.load(self.states, i)
 
     def children(self, i: int) -> Iterator[tuple[int, int]]:
         """(action, node) of the children of node ``i``, in the order they were met."""

@@ -7,13 +7,12 @@ are compiled into the machine from the start: nothing is called by address here.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
 
 from smoothcruiser.jit.build import compile_function
-from smoothcruiser.tree.evaluators.base import Leaves, named_like
+from smoothcruiser.tree.evaluators.base import Leaves
 from smoothcruiser.tree.evaluators.evaluator_queue import TreeEvaluators
 from smoothcruiser.tree.kernels import evaluator_kernel as asking
 from smoothcruiser.tree.kernels.array_tree import TreeStart
@@ -34,7 +33,7 @@ class EvaluatorMachine:
     def __init__(self, machine: Machine, evaluate: Any, pick: Any) -> None:
         self.kept_alive = machine, evaluate
         self.load, self.allocate = machine.load, machine.allocate
-        self.read_state = machine.read_state
+        self.columns = machine.columns
         self.forget_children, self.bound_root = empty_table, bound_root
         self.add_node, self.move_states = machine.add_node, machine.move_states
         self.rehash, self.compact = machine.rehash, machine.compact
@@ -159,15 +158,10 @@ class CompiledEvaluatorTree(EvaluatorTree, CompiledTree):
         state_store = self.waiting.states
 
         def one_by_one() -> list[Any]:
-            loaded_states = [
-                self.machine.load(state_store, i) for i in range(num_waiting)
-            ]
-            return copy.deepcopy(loaded_states)
+            return [self.machine.load(state_store, i) for i in range(num_waiting)]
 
         def by_field() -> Any:
-            return named_like(
-                self.machine.load(state_store, 0), _copy_rows(state_store, num_waiting)
-            )
+            return self.machine.columns(state_store, num_waiting)
 
         steps_left = self._remaining(self.waiting.steps[:num_waiting])
         return Leaves(num_waiting, one_by_one, by_field, steps_left)
@@ -195,10 +189,3 @@ class CompiledEvaluatorTree(EvaluatorTree, CompiledTree):
                 self.rng,
             )
         )
-
-
-def _copy_rows(store: Any, count: int) -> Any:
-    """Copies of the first rows of a store, field by field."""
-    if isinstance(store, tuple):
-        return tuple(_copy_rows(field_store, count) for field_store in store)
-    return store[:count].copy()

@@ -10,14 +10,11 @@ apart.
 
 from __future__ import annotations
 
-import copy
 import time
 from dataclasses import replace
 from typing import Any, Self
 
-import numpy as np
-
-from smoothcruiser.engines.compiled.kernel import allocate, load
+from smoothcruiser.engines.compiled.kernel import allocate
 from smoothcruiser.engines.compiled.tiers import (
     ADDRESS,
     INLINED,
@@ -28,12 +25,15 @@ from smoothcruiser.engines.compiled.tiers import (
 )
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import compile_function
-from smoothcruiser.jit.oracle import bounds_parts, first_line, oracle_parts
+from smoothcruiser.jit.oracle import (
+    bounds_parts,
+    first_line,
+    next_state_type,
+    oracle_parts,
+)
 from smoothcruiser.jit.random.streams import stream
-from smoothcruiser.jit.state_words import hashing
-from smoothcruiser.jit.word_functions import is_shown
 from smoothcruiser.problem.problem import Game, Problem
-from smoothcruiser.problem.states import is_fixed
+from smoothcruiser.states.codec import StateCodec, codec_of, state_shapes
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.array_tree import (
     NUM_SCRATCH,
@@ -55,7 +55,7 @@ from smoothcruiser.tree.kernels.parts_kernel import (
 from smoothcruiser.tree.kernels.shared_machine import (
     MOST_WORDS,
     RowMachine,
-    as_columns,
+    state_words,
 )
 
 _machines: dict[Any, Any] = {}
@@ -67,9 +67,14 @@ class Machine:
     """The compiled functions for one kind of problem."""
 
     def __init__(
-        self, parts: dict[str, Any], extras: bool = False, pick: Any = None
+        self,
+        parts: dict[str, Any],
+        codec: StateCodec | None = None,
+        extras: bool = False,
+        pick: Any = None,
     ) -> None:
         """``extras``: ``grow`` has ``kernel.EXTRAS``, and the ``pick`` of a search."""
+        self.codec = codec  # None: states are rows of tables
         self.parts, self.kernel_parts = parts, kernel_parts(parts)
         grow_parts = self.kernel_parts
         if extras:
@@ -89,16 +94,17 @@ class Machine:
             find_child, **choose_parts(parts, ("LOAD", "HASH", "SAME"))
         )
         self.allocate = parts.get("ALLOCATE") or compile_function(allocate)
-        self.load = parts.get("LOAD") or compile_function(load)
 
-    def read_state(self, states: Any, i: int) -> Any:
-        """The state in row ``i``.
+    def columns(self, states: Any, count: int) -> Any:
+        """The states in the first rows: an array, or a tuple with one per field."""
+        rows = states[:count]
+        return rows.copy() if self.codec is None else self.codec.columns(rows)
 
-        An array is copied, since its memory is written again when the tree
-        moves.
-        """
-        state = self.load(states, i)
-        return state if is_fixed(state) else copy.deepcopy(state)
+    def load(self, states: Any, i: int) -> Any:
+        """The state in row ``i``."""
+        if self.codec is None:
+            return int(states[i])
+        return self.codec.decode(states[i : i + 1])[0]
 
     forget_children = staticmethod(empty_table)
     bound_root = staticmethod(bound_root)
@@ -113,7 +119,7 @@ def machine_for(
         return machine, data, root_form
     extras_key = "extras", id(machine), pick  # it lives as long as this dictionary
     if extras_key not in _machines:
-        _machines[extras_key] = Machine(machine.parts, True, pick)
+        _machines[extras_key] = Machine(machine.parts, machine.codec, True, pick)
     return _machines[extras_key], data, root_form
 
 
@@ -136,9 +142,6 @@ def _plain_machine(problem: Problem, state: Any) -> tuple[Machine, Any, Any]:
     state_type = numba.typeof(state)
     player = problem.player if isinstance(problem, Game) else None
     terminal = problem.terminal if callable(problem.terminal) else None
-    array_shape = (
-        np.shape(state) if isinstance(state_type, numba.types.Array) else None
-    )
     machine_key = (
         problem.oracle,
         problem.legal,
@@ -146,14 +149,15 @@ def _plain_machine(problem: Problem, state: Any) -> tuple[Machine, Any, Any]:
         player,
         bound_functions,
         state_type,
-        array_shape,
+        state_shapes(state),
     )
     if machine_key not in _machines:
         machine_parts = oracle_parts(
-            problem.oracle, problem.legal, terminal, player, state_type, state
+            problem.oracle, problem.legal, terminal, player, state_type
         )
+        codec = codec_of(next_state_type(problem.oracle, state_type), state)
         _machines[machine_key] = Machine(
-            machine_parts | bound_parts | hashing(state_type)
+            machine_parts | bound_parts | codec.row_parts, codec
         )
     return _machines[machine_key], (), state
 
@@ -168,7 +172,7 @@ def row_machine(problem: Problem, state: Any, extras: bool) -> RowMachine | None
     if functions_key not in _spoken:
         spoken_functions = (
             compile_user_functions(problem, state)
-            if is_shown(functions_key[1])
+            if codec_of(functions_key[1], state).is_plain
             else None
         )
         _spoken[functions_key] = (
@@ -226,7 +230,7 @@ class CompiledTree(ArrayTree):
             return root_form
         handover_key = (
             functions_of(self.problem),
-            row_tree_machine.spoken.kind,
+            row_tree_machine.spoken.codec.kind,
             type(self.rule),
             extras,
         )
@@ -253,7 +257,7 @@ class CompiledTree(ArrayTree):
             self._move_states(machine)
 
     def _move_states(self, machine: Machine) -> None:
-        """Move the states from rows to the columns of ``machine``."""
+        """Move the states to the memory of ``machine``."""
         num_nodes, state_rows, scratch_rows = (
             int(self.meta[kernel.COUNT]),
             self.states,
@@ -264,8 +268,8 @@ class CompiledTree(ArrayTree):
             machine.allocate(len(state_rows)),
             machine.allocate(NUM_SCRATCH),
         )
-        as_columns(state_rows, self.states, num_nodes)
-        as_columns(scratch_rows, self.scratch, len(scratch_rows))
+        self.states[:num_nodes] = state_words(state_rows[:num_nodes])
+        self.scratch[:] = state_words(scratch_rows)
         machine.rehash(self.nodes.ints, self.nodes.table, self.states, num_nodes)
 
     def prepare(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from smoothcruiser.errors import SmoothcruiserError
-from smoothcruiser.problem.states import lend_copy
+from smoothcruiser.states.state_copies import lend_copy
 from smoothcruiser.tree.evaluators.base import Leaves
 from smoothcruiser.tree.evaluators.evaluator_queue import TreeEvaluators
 from smoothcruiser.tree.kernels import evaluator_kernel as asking

@@ -17,7 +17,7 @@ from smoothcruiser.engines.watchdog import limit_call_seconds
 from smoothcruiser.jit.forms import interpreted_form, view_memory
 from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import lend_copy
+from smoothcruiser.states.state_copies import lend_copy
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.array_tree import ArrayTree, TreeStart, needs_extras
 from smoothcruiser.tree.kernels.leaf_values import LeafRollouts, mean_rollout
@@ -54,8 +54,6 @@ class PlainMachine:
     def load(self, states: list[Any], i: int) -> Any:
         """The state in row ``i``."""
         return states[i]
-
-    read_state = load
 
     def lend_states(self, states: list[Any], count: int) -> list[Any]:
         """The first ``count`` states, for a function that may write into them."""

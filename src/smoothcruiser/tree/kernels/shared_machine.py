@@ -18,6 +18,7 @@ import numpy as np
 from smoothcruiser.jit import by_address
 from smoothcruiser.jit.build import compile_function, source_fingerprint
 from smoothcruiser.jit.memory import float_at, int_at, put_int
+from smoothcruiser.states.codec import NEGATIVE_ZERO, WORD
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.parts_kernel import (
     MOVE_PARTS,
@@ -30,9 +31,7 @@ from smoothcruiser.tree.kernels.parts_kernel import (
     with_extras,
 )
 
-WORD = 8  # bytes
 MOST_WORDS = 63  # bits of a mask
-NEGATIVE_ZERO = -(2**63)  # the bits of -0.0
 
 
 def load(states: Any, i: int) -> Any:
@@ -103,7 +102,7 @@ class RowMachine:
         self.spoken = spoken
         self.room, self.root = spoken.buffer(), spoken.words(state)
         self.mask = sum(
-            1 << w for w, is_float in enumerate(spoken.floats()) if is_float
+            1 << w for w, is_float in enumerate(spoken.codec.floats) if is_float
         )
         self.parts = parts = _machine_parts()
         machine_parts = kernel_parts(parts)
@@ -151,31 +150,19 @@ class RowMachine:
 
     def load(self, states: Any, i: int) -> Any:
         """The state in row ``i``, for Python."""
-        return self.spoken.state(states[i, 2:])
-
-    read_state = load
+        return self.spoken.codec.decode(state_words(states[i : i + 1]))[0]
 
     def find_child(
         self, ints: Any, table: Any, states: Any, node: int, action: int, after: Any
     ) -> int:
         """As in ``kernel``, for a state of Python."""
-        state_words = self.spoken.words(after)
-        if self.spoken.state(state_words[1:]) != after:  # of another type
-            return -1
-        address = int(state_words.ctypes.data)
+        after_words = self.spoken.words(after)
+        if self.spoken.codec.decode(after_words[None, 1:]) != [after]:
+            return -1  # of another type
+        address = int(after_words.ctypes.data)
         return int(self._find(ints, table, states, node, action, address))
 
 
-def as_columns(rows: Any, columns: Any, count: int) -> None:
-    """Copy rows of words to the columns of ``jit.state_words``."""
-    for w, column in enumerate(_flat_columns(columns), start=2):
-        word_column = np.ascontiguousarray(rows[:count, w])
-        column[:count] = (
-            word_column.view(np.float64) if column.dtype.kind == "f" else word_column
-        )
-
-
-def _flat_columns(columns: Any) -> list[Any]:
-    if isinstance(columns, tuple):
-        return [leaf for column in columns for leaf in _flat_columns(column)]
-    return [columns]
+def state_words(rows: Any) -> Any:
+    """The words of the states in rows of this machine."""
+    return rows[:, 2:]

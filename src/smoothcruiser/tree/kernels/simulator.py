@@ -14,7 +14,6 @@ from typing import Any
 from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import Guard
 from smoothcruiser.problem.step_errors import Answer, call_oracle
 from smoothcruiser.problem.wary_actions import (
     WARY_CALLS,
@@ -22,6 +21,7 @@ from smoothcruiser.problem.wary_actions import (
     is_wary,
     make_wary,
 )
+from smoothcruiser.states.state_copies import Guard
 from smoothcruiser.tree.kernels.kernel import CALLS, EDGE
 from smoothcruiser.tree.pruning import KnownBounds
 from smoothcruiser.tree.search_numbers import Setting

@@ -14,12 +14,11 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified.graph import Entries
+from smoothcruiser.certified.sampling.compiled_sampler import MOST_MISFITS, RowSampler
 from smoothcruiser.certified.sampling.sampler import PythonSampler
-from smoothcruiser.certified.sampling.tuple_states import MOST_MISFITS, WordSampler
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
 from smoothcruiser.errors import OracleError
-from smoothcruiser.jit.build import compile_function
 
 SIZE = 6
 
@@ -94,7 +93,7 @@ WORLDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 def both(world: sc.MDP, **limits: Any) -> tuple[Certified, Certified]:
     """Two memories after the same query, compiled and plain."""
     memories = []
-    for executor, kind in ((None, WordSampler), ("python", PythonSampler)):
+    for executor, kind in ((None, RowSampler), ("python", PythonSampler)):
         memory = Certified(world, delta=0.1, seed=4, executor=executor)
         memory.query(**limits)
         assert type(memory.loop.sampler) is kind
@@ -160,30 +159,7 @@ def test_a_search_is_taken_up_with_its_states() -> None:
     for memory in (whole, again):
         memory.query(budget=2_000)
     assert to_bytes(whole) == to_bytes(again)
-    assert type(again.loop.sampler) is WordSampler
-
-
-@pytest.mark.compiles
-def test_rows_that_share_slots_are_told_apart() -> None:
-    """Six rows that differ in their last word, in eight slots, also filled anew."""
-    from smoothcruiser.certified.sampling.states_kernel import fill_slots, find_row
-
-    find, fill = compile_function(find_row), compile_function(fill_slots)
-    keys, slots = np.zeros((7, 2), np.int64), np.full(8, -1)
-    sizes, frame = np.ones(1, np.int64), np.zeros(2, np.int64)
-
-    def rows() -> list[int]:
-        found = []
-        for last in range(6):
-            frame[:] = 5, last
-            found.append(find(frame.ctypes.data, keys, slots, sizes))
-        return found
-
-    assert rows() == rows() == [1, 2, 3, 4, 5, 6]
-    slots[:] = -1
-    fill(keys, slots, 7)
-    assert rows() == [1, 2, 3, 4, 5, 6]
-    assert sizes[0] == 7
+    assert type(again.loop.sampler) is RowSampler
 
 
 @numba.njit

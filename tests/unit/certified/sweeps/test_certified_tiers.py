@@ -6,8 +6,7 @@ import pytest
 from numba import njit
 
 import smoothcruiser as sc
-from smoothcruiser.certified.sampling import number_states as number_loop
-from smoothcruiser.certified.sampling import tuple_states as words
+from smoothcruiser.certified.sampling import step_loops
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshots.snapshot import to_bytes
 from smoothcruiser.engines.compiled import tiers as handover
@@ -50,8 +49,7 @@ def problem_of(step):
 
 def searched(step, monkeypatch, tier):
     """What a search keeps, in a process that has compiled nothing for this step."""
-    monkeypatch.setattr(words, "_loops", {})
-    monkeypatch.setattr(number_loop, "_steps", {})
+    monkeypatch.setattr(step_loops, "_loops", {})
     monkeypatch.setenv(handover.VARIABLE, tier)
     search = Certified(problem_of(step), delta=0.1, seed=3)
     search.query(STARTS[step], budget=3_000)
@@ -68,9 +66,7 @@ def test_bits_do_not_depend_on_the_loop(step, monkeypatch):
         found.append(to_bytes(search))
     monkeypatch.setattr(handover, "PAYS", 1_000)
     _, search = searched(step, monkeypatch, "")
-    sampler = search.loop.sampler
-    loop = sampler.loop if step is ring else sampler.loops
-    assert loop.later is None  # the loop that was built is in use
+    assert search.loop.sampler.loop.later is None  # the loop that was built is in use
     found.append(to_bytes(search))
     assert found[0] == found[1] == found[2]
 

@@ -7,7 +7,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.inspection import look
-from smoothcruiser.problem.states import Guard
+from smoothcruiser.states.state_copies import Guard
 
 COMMON = {"num_actions": 2, "discount": 0.3}
 COMMON["operator"] = sc.Entropy(1.0)

@@ -291,3 +291,36 @@ def _read_value(make: Callable[[], Any], where: str) -> Any:
         return make()
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InvalidInput(f"{where} must be what its form says: {error}.") from error
+
+
+def match_form(state: Any, example: Any) -> Any:
+    """``state`` in the form of the problem's own initial state.
+
+    It becomes the same NamedTuple, array or float.
+    """
+    field_names = getattr(example, "_fields", None)
+    if field_names and isinstance(state, dict) and set(state) == set(field_names):
+        state = tuple(state[field_name] for field_name in field_names)
+    if (
+        isinstance(example, tuple)
+        and isinstance(state, tuple)
+        and len(state) == len(example)
+    ):
+        elements = [
+            match_form(element, example_part)
+            for element, example_part in zip(state, example, strict=True)
+        ]
+        return type(example)(*elements) if field_names else tuple(elements)
+    if (
+        type(example).__module__ == "numpy"
+        and hasattr(example, "dtype")
+        and isinstance(state, tuple | int | float)
+    ):
+        return np.array(state, dtype=example.dtype)
+    if (
+        isinstance(example, float)
+        and isinstance(state, int)
+        and not isinstance(state, bool)
+    ):
+        return float(state)
+    return state

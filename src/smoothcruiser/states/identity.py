@@ -1,9 +1,7 @@
-"""States as values: when two are the same, and when one was written into.
+"""States as values: when two are the same, and the key that tells them apart.
 
-A state may be any object. A step must not write into its argument: other
-samples start from the same state, and no interval survives that. ``Guard``
-watches for it while a run lasts; ``engines.inspection`` compares before and
-after.
+A state may be any object. Left out: copies, and steps that write into their argument
+(``states.state_copies``).
 """
 
 from __future__ import annotations
@@ -13,13 +11,13 @@ import math
 from collections import deque
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.errors import InvalidInput
 
+SEQUENCES = (tuple, list, deque)
 _FIXED = (int, float, complex, bool, str, bytes, type(None), np.generic, Enum)
 
 
@@ -80,7 +78,7 @@ def identical(x: Any, y: Any) -> bool:
             and x.dtype != object
             and x.tobytes() == y.tobytes()
         )
-    x_fields, y_fields = _object_fields(x), _object_fields(y)
+    x_fields, y_fields = list_fields(x), list_fields(y)
     if x_fields is None or y_fields is None or x_fields.keys() != y_fields.keys():
         return False
     try:
@@ -107,46 +105,32 @@ def _same(x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | N
         return bool(
             np.array_equal(x_array, y_array, equal_nan=x_array.dtype.kind in "fc")
         )
-    if isinstance(x, tuple | list | deque) and isinstance(y, tuple | list | deque):
-        return len(x) == len(y) and _both(
-            _same_all(x, y, lazily, pairs), _same_beside(x, y, lazily, pairs)
-        )
-    if isinstance(x, dict) and isinstance(y, dict):
-        dict_keys = list(x)
-        same_items = x.keys() == y.keys() and _same_all(
-            [x[key] for key in dict_keys], [y[key] for key in dict_keys], lazily, pairs
-        )
-        return _both(same_items, _same_beside(x, y, lazily, pairs))
+    are_dicts = isinstance(x, dict) and isinstance(y, dict)
+    if are_dicts and x.keys() != y.keys():
+        return False
+    if are_dicts or (isinstance(x, SEQUENCES) and isinstance(y, SEQUENCES)):
+        x_values, y_values = (x.values(), [y[n] for n in x]) if are_dicts else (x, y)
+        if len(x) != len(y):
+            return False
+        # a subclass may hold more beside its elements
+        x_fields, y_fields = getattr(x, "__dict__", {}), getattr(y, "__dict__", {})
+        beside = _same_fields(x_fields, y_fields, lazily, pairs)
+        return _all_true([_same_all(x_values, y_values, lazily, pairs), beside])
     if isinstance(x, float) and isinstance(y, float) and x != x and y != y:
         return True
     return _same_objects(x, y, lazily, pairs)
 
 
-def _both(verdict: bool | None, other_verdict: bool | None) -> bool | None:
-    if verdict is False or other_verdict is False:
-        return False
-    return None if verdict is None or other_verdict is None else True
-
-
-def _same_all(
-    xs: Any, ys: Any, lazily: bool, pairs: set[tuple[int, int]]
-) -> bool | None:
-    verdicts = [_same(a, b, lazily, pairs) for a, b in zip(xs, ys, strict=True)]
+def _all_true(verdicts: list[bool | None]) -> bool | None:
     if False in verdicts:
         return False
     return None if None in verdicts else True
 
 
-def _same_beside(
-    x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]
+def _same_all(
+    xs: Any, ys: Any, lazily: bool, pairs: set[tuple[int, int]]
 ) -> bool | None:
-    """Whether two containers hold the same beside their elements, in a subclass."""
-    x_fields, y_fields = getattr(x, "__dict__", None), getattr(y, "__dict__", None)
-    return (
-        True
-        if not x_fields and not y_fields
-        else _same_fields(x_fields or {}, y_fields or {}, lazily, pairs)
-    )
+    return _all_true([_same(a, b, lazily, pairs) for a, b in zip(xs, ys, strict=True)])
 
 
 def _same_objects(
@@ -157,7 +141,7 @@ def _same_objects(
     Two values, unlike a value and its copy, are also the same if their own
     ``==`` says so.
     """
-    x_fields, y_fields = _object_fields(x), _object_fields(y)
+    x_fields, y_fields = list_fields(x), list_fields(y)
     are_comparable = (
         type(x) is type(y) and x_fields is not None and y_fields is not None
     )
@@ -179,39 +163,25 @@ def _same_fields(
     lazily: bool,
     pairs: set[tuple[int, int]],
 ) -> bool | None:
-    filled_names = [
-        field_name
-        for field_name in y_fields
-        if field_name not in x_fields
-        or (
-            field_name[:1] == "_"
-            and x_fields[field_name] is None
-            and y_fields[field_name] is not None
-        )
-    ]
-    if lazily and filled_names:
-        x_shared = {
-            field_name: value
-            for field_name, value in x_fields.items()
-            if field_name not in filled_names
-        }
-        y_shared = {
-            field_name: value
-            for field_name, value in y_fields.items()
-            if field_name not in filled_names
-        }
-        return _both(_same_fields(x_shared, y_shared, lazily, pairs), None)
-    if x_fields.keys() != y_fields.keys():
+    """Whether fields are the same; None if they are but for those that were filled in."""
+    filled_names = {
+        name
+        for name, value in y_fields.items()
+        if name not in x_fields
+        or (name[:1] == "_" and x_fields[name] is None and value is not None)
+    }
+    skipped_names = filled_names if lazily else set()
+    if x_fields.keys() - skipped_names != y_fields.keys() - skipped_names:
         return False
-    return _same_all(
-        x_fields.values(),
-        [y_fields[field_name] for field_name in x_fields],
-        lazily,
-        pairs,
-    )
+    verdicts = [
+        _same(value, y_fields[name], lazily, pairs)
+        for name, value in x_fields.items()
+        if name not in skipped_names
+    ]
+    return _all_true([*verdicts, None] if skipped_names else verdicts)
 
 
-def _object_fields(value: Any) -> dict[str, Any] | None:
+def list_fields(value: Any) -> dict[str, Any] | None:
     """The fields of an object; None where it shows none."""
     slot_names = [
         slot_name
@@ -231,128 +201,6 @@ def _slot_tuple(slots: Any) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-def copy_state(state: Any) -> Any:
-    """A copy to compare a state with later.
-
-    None where the state cannot be changed, or where its copy is no copy.
-    """
-    if is_fixed(state) or is_opaque(state):
-        return None
-    try:
-        state_copy = copy.deepcopy(state)
-        return (
-            state_copy
-            if same_state(state_copy, state) and not _shares(state_copy, state, set())
-            else None
-        )
-    except Exception:
-        return None
-
-
-def lend_copy(state: Any) -> Any:
-    """A state for a user's function to read, which may write into it.
-
-    It is a copy where it can be changed. A policy or a heuristic that normalizes its
-    argument in place would otherwise move the world that is rolled out.
-    """
-    if is_fixed(state) or is_opaque(state):
-        return state
-    try:
-        return copy.deepcopy(state)
-    except Exception:  # it cannot be copied
-        return state
-
-
-def _shares(x: Any, y: Any, met: set[int]) -> bool:
-    """Whether a copy holds a part of the original that can be changed.
-
-    A ``__deepcopy__`` that returns itself makes such copies.
-    """
-    if is_fixed(x) or callable(x) or isinstance(x, ModuleType) or id(x) in met:
-        return False
-    if x is y:
-        return True
-    met.add(id(x))
-    if isinstance(x, tuple | list | deque):
-        return any(_shares(a, b, met) for a, b in zip(x, y, strict=False))
-    if isinstance(x, dict):
-        return any(_shares(x[n], y.get(n), met) for n in x)
-    x_fields, y_fields = _object_fields(x) or {}, _object_fields(y) or {}
-    return any(_shares(x_fields[n], y_fields.get(n), met) for n in x_fields)
-
-
-class Guard:
-    """A guard that inspects now and then whether the step writes into its state.
-
-    An inspection costs a copy of the state. The first 32 calls are all
-    inspected, later ones at random and more and more rarely: on average every
-    32nd, and every 1,024th after a thousand inspections.
-    """
-
-    def __init__(self, always: bool = False) -> None:
-        self.always = always  # inspect every call: one is known to be wrong
-        self.looks = 0  # inspections that could compare something
-        # whether states were seen to fill in attributes: caches, or not
-        self.filled = False
-        # whether there were states that can be changed and not copied
-        self.blind = False
-        self.tried = 0
-        self.left = 0  # calls until the next inspection
-        self.word = 1
-
-    def due(self, calls: int = 1) -> bool:
-        """Whether to inspect the next ``calls`` calls, all from one state."""
-        self.left -= calls
-        return self.left < 0 or self.always
-
-    def copy_state(self, state: Any) -> Any:
-        """A copy to compare the state with afterwards; None if that is impossible."""
-        self.word = (
-            self.word * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407
-        ) % 2**64
-        self.tried += 1
-        largest_gap = 1 if self.tried < 32 else 64 if self.tried < 1000 else 2048
-        self.left = (self.word >> 33) % largest_gap
-        state_copy = copy_state(state)
-        self.blind = self.blind or (
-            state_copy is None and not is_fixed(state) and not is_opaque(state)
-        )
-        return state_copy
-
-    def compare(self, before: Any, state: Any, action: int) -> None:
-        """Refuse a state that differs from its copy ``before``."""
-        if before is None:
-            return
-        self.looks += 1
-        is_same = is_unchanged(before, state)
-        if is_same is False:
-            raise written_into(before, state, action)
-        self.filled = self.filled or is_same is None
-
-    @property
-    def doubts(self) -> str:
-        """The blind spots of the inspections, as the end of a sentence."""
-        doubt_text = (
-            "; attributes that states fill in while it runs are taken for caches"
-            if self.filled
-            else ""
-        )
-        return doubt_text + (
-            "; some states cannot be copied, so writes into them go unseen"
-            if self.blind
-            else ""
-        )
-
-
-def written_into(before: Any, after: Any, action: int) -> OracleError:
-    """A step changed the state that it was called with."""
-    return OracleError(
-        f"The oracle changed the state it was given: {before!r} became {after!r} under "
-        f"action {action}. Copy the state in step, change the copy and return it: "
-        "other samples start from the same state."
-    )
-
-
 def by_identity(state: Any) -> bool:
     """Whether a state's type has no equality of its own."""
     return getattr(type(state), "__eq__", None) is object.__eq__
@@ -365,39 +213,6 @@ def is_opaque(state: Any) -> bool:
     compare.
     """
     return bool(getattr(type(state), "adapter_state", False))
-
-
-def match_form(state: Any, example: Any) -> Any:
-    """``state`` in the form of the problem's own initial state.
-
-    It becomes the same NamedTuple, array or float.
-    """
-    field_names = getattr(example, "_fields", None)
-    if field_names and isinstance(state, dict) and set(state) == set(field_names):
-        state = tuple(state[field_name] for field_name in field_names)
-    if (
-        isinstance(example, tuple)
-        and isinstance(state, tuple)
-        and len(state) == len(example)
-    ):
-        elements = [
-            match_form(element, example_part)
-            for element, example_part in zip(state, example, strict=True)
-        ]
-        return type(example)(*elements) if field_names else tuple(elements)
-    if (
-        type(example).__module__ == "numpy"
-        and hasattr(example, "dtype")
-        and isinstance(state, tuple | int | float)
-    ):
-        return np.array(state, dtype=example.dtype)
-    if (
-        isinstance(example, float)
-        and isinstance(state, int)
-        and not isinstance(state, bool)
-    ):
-        return float(state)
-    return state
 
 
 def state_key(state: Any) -> Any:

@@ -6,7 +6,7 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.problem.states import state_key
+from smoothcruiser.states.identity import state_key
 
 
 @numba.njit
