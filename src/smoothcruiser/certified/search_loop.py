@@ -180,7 +180,6 @@ class SearchLoop:
     def drop_round(self, position: QueryProgress | None) -> None:
         """Forget the jobs of the round under way, if there is one."""
         if position is not None and position.sampling:
-            self.region.leave_round()
             position.end_round()
 
     @property
@@ -363,14 +362,12 @@ class SearchLoop:
                     reason = limits.stop_reason(self.ending_seconds(limits))
                 if reason is not None:
                     self._save(position)
-                    self.region.leave_round()
                     memory.num_calls += self.lost_calls
                     batches.enter_batch(limits.closing_limits().stop_reason)
                     position.end_round()
                     return reason
         except MemoryFull as error:
             memory.num_calls += error.calls
-            self.region.leave_round()
             self._enter_waiting(limits)
             return error.reason
         position.end_round()

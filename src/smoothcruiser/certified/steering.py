@@ -119,7 +119,7 @@ class Steering:
         goal = limits.goal_at(self.memory.interval(root))
         if goal is None:
             return gain_floor
-        g, num_pairs = self.region.view, self.memory.num_pairs
+        g, num_pairs = self.memory.graph, self.memory.num_pairs
         pairs = g.pairs[:num_pairs]
         in_region = g.nodes["listed"][pairs["node"]] == 1
         gains, n = pairs["gain"][in_region], pairs["total"][in_region]

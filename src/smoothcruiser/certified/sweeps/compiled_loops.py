@@ -21,7 +21,6 @@ from smoothcruiser.certified.sweeps import (
     counted_kernel,
     layers_kernel,
     memory_kernel,
-    pooled_kernel,
     steering_kernel,
 )
 from smoothcruiser.certified.sweeps import counted_kernel as influence_kernel
@@ -189,28 +188,6 @@ class ClosingLoops(NamedTuple):
     follow: Any
     climb: Any
     is_inductive: Any
-
-
-class PooledLoops(NamedTuple):
-    """The loops that bound a state by the unseen mass of all pairs together."""
-
-    prepare: Any
-    gaps: Any
-    means: Any
-    solve: Any
-    fix_policy: Any
-    worst_pair: Any
-
-
-@cache
-def make_pooled_loops() -> PooledLoops:
-    """Return the loops; the operator is a built-in one."""
-    return PooledLoops(
-        *(
-            CERTIFIED.kernel(getattr(pooled_kernel, loop_name), nogil=True)
-            for loop_name in PooledLoops._fields
-        )
-    )
 
 
 @cache

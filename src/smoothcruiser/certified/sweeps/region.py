@@ -7,7 +7,7 @@ sweeps until one closes little of the width; before it ends, until a scan moves 
 
 This file decides which nodes are listed and when sweeps end. Regions of other kinds of
 problems replace parts of it: with a horizon (``layers``), without a discount
-(``total_sweeps``), with pooled pairs (``pooled``).
+(``total_sweeps``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from smoothcruiser.certified.bounds.base import (
     Bound,
     BoundRules,
 )
-from smoothcruiser.certified.graph import SAMPLED, Graph, empty_graph
+from smoothcruiser.certified.graph import SAMPLED, empty_graph
 from smoothcruiser.certified.query_limits import QueryLimits
 from smoothcruiser.certified.query_progress import CLOSING, SETTLED, QueryProgress
 from smoothcruiser.certified.search_memory import Memory
@@ -110,12 +110,6 @@ class Region:
     ) -> None:
         """Restore the saved ``sections``; ``require`` refuses impossible contents."""
 
-    def set_delta(self, delta: float) -> None:
-        """Give the region its part of ``delta``; most have none."""
-
-    def leave_round(self) -> None:
-        """Note that a round was left before its end."""
-
     def note_samples(self) -> None:
         """Note that pairs are sampled, beside rows of a known model."""
 
@@ -182,17 +176,12 @@ class Region:
         self, calls: int, floor: float, first_batch: int, pairs: Ints, counts: Ints
     ) -> int:
         """Write the jobs of a round, and return their number."""
-        g, order, count = self.view, self.order, self.count
+        g, order, count = self.memory.graph, self.order, self.count
         return int(
             self.loops.allocate(
                 g, order, count, calls, floor, first_batch, pairs, counts
             )
         )
-
-    @property
-    def view(self) -> Graph:
-        """The graph that samples are steered by."""
-        return self.memory.graph
 
     def sweep(self, tune: int) -> float:
         """Sweep over the listed nodes that can change; return by how much they closed.
