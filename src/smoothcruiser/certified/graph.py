@@ -149,6 +149,17 @@ class Layers(NamedTuple):
     counts: Ints
 
 
+class Steps(NamedTuple):
+    """Facts about layers before the first sample, and working memory."""
+
+    # (D + 1, 2, 4): for the layers that may be listed and for max and min to move,
+    # the bounds on V and on Q that the facts give
+    boxes: Any
+    horizon: int
+    place: Ints  # (N,): 1 + the place of a node's stage in a layer, 0 if it has none
+    claims: Any  # (N, 2): the user's bounds on V; (0, 2) without them
+
+
 def pair_type(fields: tuple[tuple[str, str], ...], num_actions: int = 0) -> Any:
     """The type of a pair with a bound that remembers ``fields`` between sweeps."""
     wide_types = {"action": "i4"} if num_actions > FEW_ACTIONS else {}
@@ -179,3 +190,11 @@ def free_slots(size: int) -> Any:
     slots = np.zeros(size, PLACE)
     slots["pair"] = -1
     return slots
+
+
+def empty_layers(g: Graph) -> tuple[Layers, Steps]:
+    """One layer of a horizon of one step, without a state of the graph in it."""
+    starts, counts = np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    places, no_claims = np.zeros(len(g.nodes), dtype=np.int64), np.zeros((0, 2))
+    steps = Steps(np.zeros((1, 2, 4)), 1, places, no_claims)
+    return Layers(np.zeros(1, STAGE), starts, counts), steps

@@ -176,8 +176,9 @@ class SearchState:
         batches = BatchEntry(problem, memory, sampler, region.loops, self.seed)
         if limits.epsilon is None and limits.relative is None and not sweeps.exact:
             expect_calls(limits.budget, limits.seconds)
-        with pause_stopwatch():
-            region.warm()
+        if region.loops.is_compiled:
+            with pause_stopwatch():
+                region.warm()
         return SearchLoop(
             sweeps,
             steering,

@@ -99,10 +99,8 @@ class Steering:
         )
         if region.unfinished:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        pairs, counts = (
-            np.zeros(memory.num_pairs, dtype=np.int64),
-            np.zeros(memory.num_pairs, dtype=np.int64),
-        )
+        pairs = np.zeros(memory.num_pairs, dtype=np.int64)
+        counts = np.zeros(memory.num_pairs, dtype=np.int64)
         gain_floor = 0.0 if self.exact else self._floor(root, limits)
         num_jobs = region.allocate(calls, gain_floor, self.first_batch, pairs, counts)
         return pairs[:num_jobs], counts[:num_jobs]

@@ -160,10 +160,8 @@ def _advise_on_price(query: Query, explanation: Any, estimate: Estimate) -> str 
     if _ends_alone(facts) is not None:
         return None
     lower_bound, upper_bound = _possible_values(query)
-    middle, quarter = (
-        0.5 * (lower_bound + upper_bound),
-        0.25 * (upper_bound - lower_bound),
-    )
+    middle = 0.5 * (lower_bound + upper_bound)
+    quarter = 0.25 * (upper_bound - lower_bound)
     half_facts = replace(facts, given_bounds=(middle - quarter, middle + quarter))
     price_text = _cheaper_price(query, explanation, half_facts)
     if price_text is None:
@@ -174,10 +172,8 @@ def _advise_on_price(query: Query, explanation: Any, estimate: Estimate) -> str 
 def _advise_on_epsilon(
     query: Query, explanation: Any, estimate: Estimate
 ) -> str | None:
-    promise_share, (lower_bound, upper_bound) = (
-        _promised_share(query),
-        _possible_values(query),
-    )
+    promise_share = _promised_share(query)
+    (lower_bound, upper_bound) = _possible_values(query)
     if promise_share <= COARSE:
         return None
     return (
@@ -189,10 +185,8 @@ def _advise_on_epsilon(
 def _advise_on_interval(
     query: Query, explanation: Any, estimate: Estimate
 ) -> str | None:
-    covered_share, (lower_bound, upper_bound) = (
-        _covered_share(query, estimate),
-        _possible_values(query),
-    )
+    covered_share = _covered_share(query, estimate)
+    (lower_bound, upper_bound) = _possible_values(query)
     if covered_share <= WIDE or _promised_share(query) > COARSE:
         return None
     assert estimate.certificate is not None

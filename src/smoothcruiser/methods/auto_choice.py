@@ -391,10 +391,8 @@ class AutoChoice:
             return
         with pause_stopwatch():
             from smoothcruiser.engines.stopping_rule import stopping_rule
-        shards, mover = (
-            ready.query.compute.shards,
-            self.problem.mover(self.query.state),
-        )
+        shards = ready.query.compute.shards
+        mover = self.problem.mover(self.query.state)
         stopping_rule(ready.explanation, shards, mover)
 
     def _limits_left(self, share: float = 1.0) -> Limits:

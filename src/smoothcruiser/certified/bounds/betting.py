@@ -220,10 +220,8 @@ def pole_radii(samples: float, cost: float) -> Floats:
     the cost.
     """
     t = POLE_OFFSETS[1:]
-    log_scale, log_rate = (
-        np.log1p(t) - (cost + POLE_COSTS[1:]) / samples,
-        np.log((1.0 + t) / t),
-    )
+    log_scale = np.log1p(t) - (cost + POLE_COSTS[1:]) / samples
+    log_rate = np.log((1.0 + t) / t)
     x = np.clip((log_scale + np.log(log_rate)) / log_rate, 0.0, 1.0)
     radii: Floats = 1.0 + t - x - np.exp(log_scale - log_rate * x)
     return radii

@@ -59,10 +59,8 @@ def log_gamma(x: float) -> float:
 @cache
 def _c_library() -> Any:
     library = ctypes.CDLL(None if os.name == "posix" else "ucrtbase")
-    library.lgamma.restype, library.lgamma.argtypes = (
-        ctypes.c_double,
-        [ctypes.c_double],
-    )
+    library.lgamma.restype = ctypes.c_double
+    library.lgamma.argtypes = [ctypes.c_double]
     return library
 
 

@@ -155,10 +155,8 @@ def at_pole(
     node = g.pairs["node"][pair]
     pole = base + offset if upper else base - offset
     guard = pole_guard(pole, rules.scale)
-    start, stop = (
-        g.pairs["start"][pair],
-        g.pairs["start"][pair] + g.pairs["length"][pair],
-    )
+    start = g.pairs["start"][pair]
+    stop = g.pairs["start"][pair] + g.pairs["length"][pair]
     repeats = g.pairs["total"][pair] - g.pairs["length"][pair]
     log_sum, inverse_sum, square_sum = 0.0, 0.0, 0.0
     for e in range(start, stop):
@@ -173,20 +171,16 @@ def at_pole(
             square_sum += repeat_count / (gap * gap)
     if repeats < 1.0:
         return pole, 0.0
-    log_sum, inverse_sum, square_sum = (
-        log_sum / repeats,
-        inverse_sum / repeats,
-        square_sum / repeats,
-    )
+    log_sum = log_sum / repeats
+    inverse_sum = inverse_sum / repeats
+    square_sum = square_sum / repeats
     mean = math.exp(log_sum) * g.pairs["law_share"][pair]
     mean *= 1.0 - (stop - start + 8) * LONGEST_LOG * UNIT
     bound = pole - mean + guard if upper else pole + mean - guard
     if offset == 0.0:
         return bound, 0.0 if mean * inverse_sum <= 1.0 else -1.0
-    spread, decay = (
-        log_sum + math.log(inverse_sum),
-        g.pairs["law_beta"][pair] / repeats,
-    )
+    spread = log_sum + math.log(inverse_sum)
+    decay = g.pairs["law_beta"][pair] / repeats
     # of S by log(offset): not positive
     rate = offset * (inverse_sum - square_sum / inverse_sum)
     step = -LONGEST_STEP
@@ -200,10 +194,8 @@ def first_offset(
     g: Outcomes, pair: int, upper: bool, base: float, rules: BoundRules
 ) -> float:
     """A first offset: the best pole is about sigma sqrt(n'/(2 beta)) from the mean."""
-    node, repeats = (
-        g.pairs["node"][pair],
-        g.pairs["total"][pair] - g.pairs["length"][pair],
-    )
+    node = g.pairs["node"][pair]
+    repeats = g.pairs["total"][pair] - g.pairs["length"][pair]
     first_moment, second_moment = 0.0, 0.0
     start = g.pairs["start"][pair]
     for e in range(start, start + g.pairs["length"][pair]):
@@ -257,10 +249,8 @@ def declared_side(
     P f <= base - p * (sum of base - f_i), and exact where the outcomes use up all of
     the probability.
     """
-    node, least_probability = (
-        g.pairs["node"][pair],
-        rules.min_probability * (1.0 - CERTAIN),
-    )
+    node = g.pairs["node"][pair]
+    least_probability = rules.min_probability * (1.0 - CERTAIN)
     base_distance, num_outcomes = 0.0, g.pairs["length"][pair]
     for e in range(g.pairs["start"][pair], g.pairs["start"][pair] + num_outcomes):
         base_distance += abs(base - outcome_value(g, e, node, upper, rules))
@@ -359,10 +349,8 @@ def tilt(
     the farthest value.
     """
     refresh(g, pair, rules)
-    start, stop = (
-        g.pairs["start"][pair],
-        g.pairs["start"][pair] + g.pairs["length"][pair],
-    )
+    start = g.pairs["start"][pair]
+    stop = g.pairs["start"][pair] + g.pairs["length"][pair]
     base, is_complete = edge(g, pair, upper, rules), g.pairs["law_complete"][pair] == 1
     if stop - start == 1:
         weights[start] = rules.discount * (

@@ -29,10 +29,10 @@ The proof is in docs/certified.md, section 3b.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from smoothcruiser.certified.bounds.base import EVERY, KEEP, UNIT, Outcomes
-from smoothcruiser.certified.graph import Graph, Layers
+from smoothcruiser.certified.graph import Graph, Layers, Steps
 from smoothcruiser.certified.sweeps.steering_kernel import pair_gain, set_policy
 from smoothcruiser.certified.sweeps.sweeps_kernel import (
     BOUND,
@@ -45,17 +45,6 @@ from smoothcruiser.problem.model.tabular import Floats, Ints
 
 V_LOW, V_HIGH, Q_LOW, Q_HIGH = 0, 1, 2, 3  # places in ``Steps.boxes``
 CROWDED, CROSSED = -1, -2  # results of a pass; CROSSED - node names the node
-
-
-class Steps(NamedTuple):
-    """Facts about layers before the first sample, and working memory."""
-
-    # (D + 1, 2, 4): for the layers that may be listed and for max and min to move,
-    # the bounds on V and on Q that the facts give
-    boxes: Any
-    horizon: int
-    place: Ints  # (N,): 1 + the place of a node's stage in a layer, 0 if it has none
-    claims: Any  # (N, 2): the user's bounds on V; (0, 2) without them
 
 
 def start_stage(g: Graph, stages: Any, stage: int, d: int, steps: Steps) -> None:
@@ -157,10 +146,8 @@ def load(g: Graph, layers: Layers, d: int, steps: Steps) -> None:
         return
     for i in range(layers.starts[d], layers.starts[d + 1]):
         node = layers.stages["node"][i]
-        g.nodes["lower"][node], g.nodes["upper"][node] = (
-            layers.stages["lower"][i],
-            layers.stages["upper"][i],
-        )
+        g.nodes["lower"][node] = layers.stages["lower"][i]
+        g.nodes["upper"][node] = layers.stages["upper"][i]
         steps.place[layers.stages["node"][i]] = i + 1
 
 
@@ -339,10 +326,8 @@ def show_stage(
         if leads_on(g, node, d, steps):
             open_stage(g, layers.stages, at, d, tune, steps, rules)
         unload(layers, d + 1, steps)
-    g.nodes["lower"][node], g.nodes["upper"][node] = (
-        layers.stages["lower"][at],
-        layers.stages["upper"][at],
-    )
+    g.nodes["lower"][node] = layers.stages["lower"][at]
+    g.nodes["upper"][node] = layers.stages["upper"][at]
 
 
 def farthest(seen: Outcomes, pair: int, upper: bool, rules: SweepRules) -> float:

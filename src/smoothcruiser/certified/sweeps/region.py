@@ -27,14 +27,15 @@ from smoothcruiser.certified.bounds.base import (
     Bound,
     BoundRules,
 )
-from smoothcruiser.certified.graph import SAMPLED, empty_graph
+from smoothcruiser.certified.graph import SAMPLED, Graph, empty_graph
 from smoothcruiser.certified.query_limits import QueryLimits
 from smoothcruiser.certified.query_progress import CLOSING, SETTLED, QueryProgress
 from smoothcruiser.certified.search_memory import Memory
-from smoothcruiser.certified.sweeps.compiled_loops import make_loops, warm, warm_intake
+from smoothcruiser.certified.sweeps.compiled_loops import make_loops, not_compiled
 from smoothcruiser.certified.sweeps.counted_model import CountedNodes
 from smoothcruiser.certified.sweeps.ranges import checked_scale
 from smoothcruiser.certified.sweeps.sweeps_kernel import SweepRules
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.declaration_checks import is_undiscounted
 from smoothcruiser.problem.model.known_outcomes import has_rows
 from smoothcruiser.problem.model.tabular import Floats, Ints
@@ -65,11 +66,28 @@ class Region:
         self.counted = CountedNodes(self)
 
     def warm(self) -> None:
-        """Compile the loops, or load them."""
-        graph = empty_graph(self.bound.fields)
-        warm_intake(self.loops, graph)
-        warm(self.loops, self.bound, graph, self.rules)
-        self.counted.warm()
+        """Compile the loops, or load them, by calls on an empty graph."""
+        g, loops = empty_graph(self.bound.fields), self.loops
+        no_places, no_values = np.zeros(0, dtype=np.int64), np.zeros(0)
+        batch = no_places, no_places, no_places, no_values
+        loops.record(g, *batch, 0, 0.0, 1.0, np.uint64(0))
+        loops.rehash(g)
+        loops.repack(g, g.entries)
+        loops.allocate(g, no_places, 0, 0, 0.0, 1, no_places, no_places)
+        try:
+            self.warm_sweeps(g)
+        except InvalidInput:
+            raise
+        except Exception as error:  # operators are compiled before they are put in
+            raise not_compiled(self.bound, error) from error
+        self.counted.warm(g)
+
+    def warm_sweeps(self, g: Graph) -> None:
+        """Compile the loops of this region alone."""
+        no_places, no_values = np.zeros(0, dtype=np.int64), np.zeros(0)
+        self.loops.sweep(g, no_places, 0, KEEP, self.rules)
+        self.loops.reach(g, no_places, 0)
+        self.loops.spread(g, no_places, 0, no_values, 0.0, 0, self.rules)
 
     @property
     def listed_nodes(self) -> Ints:
@@ -146,10 +164,8 @@ class Region:
         self.make_room()
         num_nodes = self.memory.num_nodes
         other_nodes = [node for node in range(1, num_nodes) if node != self.order[0]]
-        self.order[1 : 1 + len(other_nodes)], self.count = (
-            other_nodes,
-            1 + len(other_nodes),
-        )
+        self.order[1 : 1 + len(other_nodes)] = other_nodes
+        self.count = 1 + len(other_nodes)
         self.memory.graph.nodes["listed"][1:num_nodes] = 1
         self.memory.graph.nodes["stale"][1:num_nodes] = SAMPLED
 

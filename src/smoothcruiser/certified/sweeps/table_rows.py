@@ -70,10 +70,8 @@ class StageRows(NodeRows):
         layer = self._layer(index)
         self._region.show(layer, index)
         node_number, _ = self.place(index)
-        graph, pairs = (
-            self._region.memory.graph,
-            self._region.memory.pairs_of(node_number),
-        )
+        graph = self._region.memory.graph
+        pairs = self._region.memory.pairs_of(node_number)
         guess = self._region.counted.at_stage(layer, index)
         return graph.nodes[node_number].copy(), pairs.copy(), guess
 
