@@ -292,11 +292,7 @@ class SearchLoop:
         """
         if self.batches.batch is None:  # else samples wait that were taken before
             self.region.mark_last()
-        pairs, counts = (
-            self.steering.uniform_jobs(calls_left)
-            if self.steering.uniform
-            else self._choose_jobs(position, limits, calls_left)
-        )
+        pairs, counts = self._choose_jobs(position, limits, calls_left)
         if len(pairs) == 0:
             default_reason = "seconds" if self.region.unfinished else "exhausted"
             return limits.stop_reason() or default_reason

@@ -52,8 +52,6 @@ class SearchState:
     """A search as its collaborators see it; arguments are those of ``Certified``."""
 
     steering = Steering  # chooses the pairs to sample; tests replace it by worse ones
-    # whether every pair is sampled equally often, for comparisons in benchmarks
-    uniform = False
     radius_scale = 1.0  # tests make radii wrong
     notes: tuple[str, ...] = ()  # on data that a store could not keep or compare
     keeper: Autosave | None = None  # where the search is saved while it runs
@@ -160,7 +158,6 @@ class SearchState:
             self.region = region
             sweeps = Sweeps(problem, region, self._crossing_error)
             steering = self.steering(problem, region, exact=self.shares.exact)
-            steering.uniform = self.uniform
             if not self.shares.exact:
                 sweeps.exact = False
                 region.note_samples()

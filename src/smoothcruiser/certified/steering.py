@@ -46,9 +46,6 @@ SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed
 class Steering:
     """Chooses the jobs of one memory, and counts the calls that it steered."""
 
-    # whether every pair is sampled equally often, for comparisons in benchmarks
-    uniform = False
-
     def __init__(self, problem: Problem, region: Region, *, exact: bool) -> None:
         self.problem, self.region, self.memory = problem, region, region.memory
         self.exact = exact
@@ -184,29 +181,6 @@ class Steering:
             return counts
         self.num_checked += int(sampled_twice.sum())
         return checked_counts
-
-    def uniform_jobs(self, calls_left: int) -> Jobs:
-        """Return jobs that give every pair seen the same number of samples.
-
-        Certified search is compared with this.
-        """
-        g = self.memory.graph
-        n = g.pairs["total"][: self.memory.num_pairs]
-        pairs = np.flatnonzero(n == 0.0) if np.any(n == 0.0) else np.arange(len(n))
-        largest_count = max(FIRST_BATCH, int(n.max(initial=0.0)))
-        pair_count = (
-            largest_count
-            if np.any(n == 0.0)
-            else max(1, int(LEAST_GROWTH * largest_count))
-        )
-        pairs = (
-            pairs[: max(1, calls_left // pair_count)]
-            if len(pairs) * pair_count > calls_left
-            else pairs
-        )
-        self.region.list_all()
-        g.nodes["mass"][1 : self.memory.num_nodes] = 1.0
-        return pairs, np.full(len(pairs), min(pair_count, calls_left), dtype=np.int64)
 
     def _source(self, root: int, limits: QueryLimits) -> Floats:
         """Return the weights with which the requested state's actions matter.

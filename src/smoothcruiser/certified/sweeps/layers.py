@@ -200,10 +200,6 @@ class LayeredRegion(Region):
                 return
             self.depth = min(self.deepest, 2 * self.depth)
 
-    def list_all(self) -> None:
-        """List all stages in reach; each state of the memory is, of some query."""
-        self.list_reach()
-
     def mark_last(self) -> None:
         """Say which states are sampled for the last step alone.
 

@@ -159,16 +159,6 @@ class Region:
         self.make_room()
         self.count = int(self.loops.reach(self.memory.graph, self.order, self.count))
 
-    def list_all(self) -> None:
-        """List every node of the memory."""
-        self.make_room()
-        num_nodes = self.memory.num_nodes
-        other_nodes = [node for node in range(1, num_nodes) if node != self.order[0]]
-        self.order[1 : 1 + len(other_nodes)] = other_nodes
-        self.count = 1 + len(other_nodes)
-        self.memory.graph.nodes["listed"][1:num_nodes] = 1
-        self.memory.graph.nodes["stale"][1:num_nodes] = SAMPLED
-
     def spread(self, source: Floats, least_width: float, passes: int) -> None:
         """Bring the flow up to date, and list the nodes that it meets.
 
