@@ -18,7 +18,6 @@ cause is a key that leaves out something on which the state's future depends.
 
 from __future__ import annotations
 
-import math
 from itertools import product
 from typing import Any
 
@@ -76,6 +75,7 @@ def answer(
     problem, memory = search.problem, search.memory
     is_exact = search.shares.exact
     num_sampled = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
+    unread_calls = memory.num_calls - memory.num_rows
     guess = guess_at(search, root, with_error=True)
     if reason == "epsilon":
         guess = guess._replace(within=promised_within(limits, memory.interval(root)))
@@ -83,16 +83,13 @@ def answer(
         f"{count_noun(memory.num_nodes - 1, 'state')}, {count_noun(num_sampled, 'pair')} and "
         f"{count_noun(memory.num_entries, 'outcome')}"
     )
-    calls_text = count_noun(search.memory.num_calls - search.memory.num_rows, "call")
+    calls_text = count_noun(unread_calls, "call")
     if search.known:
-        has_calls = search.memory.num_calls > search.memory.num_rows
-        rest_text = f" and {calls_text} where there is none" if has_calls else ""
+        rest_text = f" and {calls_text} where there is none" if unread_calls else ""
         calls_text = (
-            f"{count_noun(search.memory.num_rows, 'row')} of outcomes= read{rest_text}"
+            f"{count_noun(memory.num_rows, 'row')} of outcomes= read{rest_text}"
         )
-    unused_workers = (
-        search.known and search.shares.exact and search.compute != Compute()
-    )
+    unused_workers = search.known and is_exact and search.compute != Compute()
     notes = (
         *search.notes,
         *((NO_WORKERS,) if unused_workers else ()),
@@ -159,7 +156,8 @@ def describe(
     """
     node = g.nodes[root]
     pairs = g.pairs[node["first"] : node["first"] + node["size"]]
-    player = 1 if node["sign"] > 0 else 2
+    player, actions = 1 if node["sign"] > 0 else 2, pairs["action"].tolist()
+    priors = problem.operator.weights(problem.num_actions)
     interval = (float(node["lower"]), float(node["upper"]))
     spread, value = spread_guess(problem, pairs, player, guess)
     certificate = Certificate(
@@ -169,7 +167,13 @@ def describe(
         confidence=confidence,
         bound=bound,
         assumptions=assumptions,
-        policy_loss=loss_over(problem, spread, player),
+        policy_loss=policy_loss(
+            problem.operator,
+            [spread.q_intervals[action] for action in actions],
+            [spread.q_values[action] for action in actions],
+            player,
+            [float(priors[action]) for action in actions],
+        ),
         best_actions=not_excluded(spread.q_intervals, player),
     )
     if not guess.q_values:
@@ -215,19 +219,6 @@ def spread_guess(
     return spread, value
 
 
-def loss_over(problem: Problem, spread: Spread, player: int) -> float | None:
-    """The largest one-step loss of the policy at ``spread`` over its boxes."""
-    legal = [a for a, q in enumerate(spread.q_values) if not math.isnan(q)]
-    priors = problem.operator.weights(problem.num_actions)
-    return policy_loss(
-        problem.operator,
-        [spread.q_intervals[a] for a in legal],
-        [spread.q_values[a] for a in legal],
-        player,
-        [float(priors[a]) for a in legal],
-    )
-
-
 def policy_loss(
     operator: Operator,
     boxes: list[Interval],
@@ -244,15 +235,9 @@ def policy_loss(
         return None
     if len(boxes) == 1:
         return 0.0
-    largest_span = _largest_span(boxes, q_values)
-    span_bound = (
-        min(
-            operator.curvature(len(boxes)) * largest_span * largest_span / 8.0,
-            largest_span,
-        )
-        if largest_span > 0.0
-        else 0.0
-    )
+    span_bound, span = 0.0, _largest_span(boxes, q_values)
+    if span > 0.0:
+        span_bound = min(operator.curvature(len(boxes)) * span * span / 8.0, span)
     # all corners suffice only for a convex F, which a user's need not be
     if len(boxes) > CORNERS or not operator.convex:
         return span_bound
@@ -267,15 +252,9 @@ def policy_loss(
                 policy, corner, q_values, strict=True
             )
         )
-        largest_loss = max(
-            largest_loss,
-            sign
-            * (
-                operator.value(list(corner), player=player, weights=weights)
-                - guess_value
-                - linear_part
-            ),
-        )
+        corner_value = operator.value(list(corner), player=player, weights=weights)
+        corner_loss = sign * (corner_value - guess_value - linear_part)
+        largest_loss = max(largest_loss, corner_loss)
     scale = max(abs(box_end) for box in boxes for box_end in box) + operator.strength
     # 64 k units allow for the rounding of three sums of that size
     return min(span_bound, largest_loss + 64.0 * len(boxes) * 2.0**-52 * scale)
@@ -384,9 +363,6 @@ def _notes(
     if promise_text is None:
         return (f"Stopped because {stop_text}; the intervals hold as they are.",)
     return (
-        (
-            f"{promise_text} was not reached: {stop_text} "
-            f"at half-width {half_width:.4g}. "
-            "The intervals hold as they are."
-        ),
+        f"{promise_text} was not reached: {stop_text} at half-width {half_width:.4g}. "
+        "The intervals hold as they are.",
     )

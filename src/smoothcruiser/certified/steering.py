@@ -96,11 +96,13 @@ class Steering:
         )
         if region.unfinished:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        pairs = np.zeros(memory.num_pairs, dtype=np.int64)
-        counts = np.zeros(memory.num_pairs, dtype=np.int64)
+        jobs = np.zeros((2, memory.num_pairs), dtype=np.int64)
         gain_floor = 0.0 if self.exact else self._floor(root, limits)
-        num_jobs = region.allocate(calls, gain_floor, self.first_batch, pairs, counts)
-        return pairs[:num_jobs], counts[:num_jobs]
+        limit = calls, gain_floor, self.first_batch
+        num_jobs = region.loops.allocate(
+            memory.graph, region.order, region.count, *limit, *jobs
+        )
+        return jobs[0, :num_jobs], jobs[1, :num_jobs]
 
     def _floor(self, root: int, limits: QueryLimits) -> float:
         """Return the least gain of a sample that is worth a call, where any is.

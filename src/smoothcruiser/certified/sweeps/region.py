@@ -178,17 +178,6 @@ class Region:
             )
         )
 
-    def allocate(
-        self, calls: int, floor: float, first_batch: int, pairs: Ints, counts: Ints
-    ) -> int:
-        """Write the jobs of a round, and return their number."""
-        g, order, count = self.memory.graph, self.order, self.count
-        return int(
-            self.loops.allocate(
-                g, order, count, calls, floor, first_batch, pairs, counts
-            )
-        )
-
     def sweep(self, tune: int) -> float:
         """Sweep over the listed nodes that can change; return by how much they closed.
 
