@@ -180,8 +180,6 @@ class Certified(SearchState, Shown, Framed):
                 ) from None
             if root == END:
                 return terminal_estimate(self.problem, state, "certified", self.seed)
-            if self.loop is not None:  # a snapshot may have been taken in a round
-                self.loop.drop_round(self.position)
             self.position = QueryProgress(
                 root,
                 self.memory.num_calls,
@@ -229,8 +227,9 @@ class Certified(SearchState, Shown, Framed):
             if (
                 self.loop is not None  # a smaller budget than before
                 and position.num_waiting(self.loop.batches.batch) > calls_left
+                and position.sampling
             ):
-                self.loop.drop_round(position)
+                position.end_round()
             return self._answer(limits, start_time, compile_seconds)
 
     def _answer(

@@ -120,7 +120,8 @@ class SearchLoop:
                 stop_reason = None
             if stop_reason in FULL and not self.memory.is_crowded(1):
                 stop_reason = None  # it was given more room
-            if stop_reason is None and not position.sampling:
+            is_waiting = self.batches.batch is not None
+            if stop_reason is None and not position.sampling and is_waiting:
                 # samples of an earlier round come first
                 stop_reason = self._enter_waiting(limits)
             if stop_reason is None and not position.sampling:
@@ -136,26 +137,31 @@ class SearchLoop:
                 if stop_reason is None and calls_left > 0 and self.is_first:
                     calls_left -= self._inspect_step(position, calls_left, limits)
                     stop_reason = limits.stop_reason()
-                if stop_reason is None:
-                    stop_reason = (
-                        "budget"
-                        if calls_left <= 0
-                        else self._begin_round(position, limits, calls_left)
-                    )
+                if stop_reason is None and calls_left <= 0:
+                    stop_reason = "budget"
+                elif stop_reason is None:
+                    stop_reason = self._begin_round(position, limits, calls_left)
             if stop_reason is None:
                 stop_reason = self._sample_round(position, limits)
-            if stop_reason in STOPS:  # it was saved: the rest is for the answer alone
-                self.sweeps.settle(position, limits.closing_limits())
-                if self.sweeps.is_narrow(position, limits):
-                    self._save(position)
-                    return self.sweeps.end_reason(position, limits)
-                return stop_reason
             if stop_reason is not None:
-                self._save(position, stop_reason)
-                self.sweeps.finish(position, limits)
-                if self.sweeps.is_narrow(position, limits):
-                    return self.sweeps.end_reason(position, limits)
-                return limits.stop_reason() or stop_reason
+                return self._finish_query(position, limits, stop_reason)
+
+    def _finish_query(
+        self, position: QueryProgress, limits: QueryLimits, stop_reason: str
+    ) -> str:
+        """Sweep for the answer of a query that ended, and return why it did."""
+        is_stopped = stop_reason in STOPS
+        if is_stopped:  # it was saved: the rest is for the answer alone
+            self.sweeps.settle(position, limits.closing_limits())
+        else:
+            self._save(position, stop_reason)
+            self.sweeps.finish(position, limits)
+        end_reason = self.sweeps.end_reason(position, limits)
+        if end_reason is not None:
+            if is_stopped:
+                self._save(position)
+            return end_reason
+        return stop_reason if is_stopped else limits.stop_reason() or stop_reason
 
     def end_query(self, limits: QueryLimits, state: Any) -> str | None:
         """Inspect the step, the rows and the states again, after a query.
@@ -176,11 +182,6 @@ class SearchLoop:
             self.sampler, state, closing_limits
         )
         return None
-
-    def drop_round(self, position: QueryProgress | None) -> None:
-        """Forget the jobs of the round under way, if there is one."""
-        if position is not None and position.sampling:
-            position.end_round()
 
     @property
     def is_first(self) -> bool:
@@ -220,12 +221,9 @@ class SearchLoop:
 
     def _stop_reason(self, position: QueryProgress, limits: QueryLimits) -> str | None:
         """Return why a query ends between two rounds, if it does; it is saved then."""
-        reason: str | None
-        if self.sweeps.is_narrow(position, limits):
-            reason = self.sweeps.end_reason(position, limits)
-        else:
-            reason = self.report_to_callback(position, limits, least_seconds=0.0)
-            reason = reason or limits.stop_reason(self.ending_seconds(limits))
+        reason = self.sweeps.end_reason(position, limits)
+        reason = reason or self.report_to_callback(position, limits, 0.0)
+        reason = reason or limits.stop_reason(self.ending_seconds(limits))
         if reason is not None:
             self._save(position)
         return reason
@@ -290,7 +288,8 @@ class SearchLoop:
 
         Rows come first, then the pairs to sample, with their shares of delta.
         """
-        if self.batches.batch is None:  # else samples wait that were taken before
+        # where no samples wait that were taken before
+        if self.problem.horizon is not None and self.batches.batch is None:
             self.region.mark_last()
         pairs, counts = self._choose_jobs(position, limits, calls_left)
         if len(pairs) == 0:
@@ -322,10 +321,7 @@ class SearchLoop:
             # certainly narrow enough, unless rounding prevents it
             self._save(position)  # a stop in here is taken up from here
             self.sweeps.finish(position, limits)
-            if (
-                self.sweeps.is_narrow(position, limits)
-                or limits.stop_reason() is not None
-            ):
+            if self.sweeps.end_reason(position, limits) or limits.stop_reason():
                 return pairs, counts
             steerable_calls = num_calls
         pairs, counts = steering.steered_jobs(root, limits, steerable_calls)
@@ -409,7 +405,8 @@ class SearchLoop:
                 memory.num_calls += batch.drawn - drawn_before
                 memory.num_calls -= len(sampler.missing) - num_missing
                 memory.num_rows += sampler.num_rows - rows_before
-                self._add_missing(position)
+                if sampler.missing:
+                    self._add_missing(position)
             pace.learn(batch.drawn - drawn_before, time.perf_counter() - start_time)
             if batch.drawn < batch.size:
                 self._save_if_due(position)
@@ -422,8 +419,6 @@ class SearchLoop:
         """
         pairs: Ints = np.array(self.sampler.missing, dtype=np.int64)
         self.sampler.missing = []
-        if len(pairs) == 0:
-            return
         if self.shares.delta == 0.0:
             raise self._without_delta(int(pairs[0]))
         self.shares.assign(self.memory.graph, pairs)

@@ -86,9 +86,10 @@ class Steering:
         """Return at most ``calls`` samples, where they narrow the answer most."""
         region, memory = self.region, self.memory
         width = 2.0 * memory.half_width(root, limits.target)
-        urgent_jobs = region.urgent_jobs(calls)
-        if urgent_jobs is not None:
-            return urgent_jobs
+        if region.completes:
+            urgent_jobs = region.urgent_jobs(calls)
+            if urgent_jobs is not None:
+                return urgent_jobs
         region.spread(
             self._source(root, limits),
             SPREAD_SHARE * width / region.count,

@@ -5,9 +5,13 @@ sweep moves their bounds (``sweeps_kernel`` defines it, and proves that any numb
 them is right), so that only time decides how many there are. Between two rounds a query
 sweeps until one closes little of the width; before it ends, until a scan moves nothing.
 
-This file decides which nodes are listed and when sweeps end. Regions of other kinds of
-problems replace parts of it: with a horizon (``layers``), without a discount
-(``total_sweeps``).
+This file decides which nodes are listed and when sweeps end. There is one loop of sweeps
+(``Sweeps``) for all kinds of problems, with three rules for the end, one per region:
+
+  discount   (``Region``) a sweep closes little; what is left shrinks by gamma each time
+  horizon    (``layers``) one pass over the layers, from the deepest up, is final
+  totals     (``total_sweeps``) a sweep closes little, then ``close`` proves by induction
+             bounds that sweeps alone do not reach
 """
 
 from __future__ import annotations
@@ -52,6 +56,8 @@ class Region:
     little = 0.01
     unfinished = False  # whether steering was left for want of time
     most_sweeps = 400  # of a round; the rest follows in the next one, or at the end
+    closes = False  # whether sweeps leave gaps that ``close`` may close
+    completes = False  # whether ``urgent_jobs`` may complete supports
 
     def __init__(
         self, problem: Problem, memory: Memory, bound: Bound, radius_scale: float
@@ -109,15 +115,12 @@ class Region:
         return float(g.pairs["total"][:num_pairs][in_region].sum())
 
     def close(self, last: bool = False) -> bool:
-        """Close the gaps that sweeps leave: none with a discount or a horizon.
-
-        Returns False where it was left because ``stop_reason`` gave one.
-        """
-        return True
+        """Close the gaps that sweeps leave; False where ``stop_reason`` gave one."""
+        raise NotImplementedError
 
     def urgent_jobs(self, calls: int) -> tuple[Ints, Ints] | None:
         """Jobs that come before all others, of about ``calls`` samples; None: none."""
-        return None
+        raise NotImplementedError
 
     def sections(self) -> dict[str, Any]:
         """The sections of a snapshot beside the graph and the list of nodes."""
@@ -129,10 +132,12 @@ class Region:
         """Restore the saved ``sections``; ``require`` refuses impossible contents."""
 
     def note_samples(self) -> None:
-        """Note that pairs are sampled, beside rows of a known model."""
+        """Note that pairs are sampled: induction needs bounds for every function."""
+        self.closes = self.closes and self.bound.every_function
 
     def mark_last(self) -> None:
-        """Say which states are sampled for the last step alone; no horizon, none."""
+        """Say which states are sampled for the last step of a horizon alone."""
+        raise NotImplementedError
 
     def show_whole(self, node: int) -> bool:
         """Make a node and its pairs hold the bounds that a query about it has.
@@ -230,19 +235,17 @@ class Sweeps:
         self.steps = min(MANY_STEPS, problem.facts.steps(problem.horizon))
         self.seconds = 0.0  # of the last sweep
 
-    def is_narrow(self, position: QueryProgress, limits: QueryLimits) -> bool:
-        """Whether the query is answered."""
-        goal = limits.goal_at(self.memory.interval(position.root))
-        return (
-            goal is not None
-            and self.memory.half_width(position.root, limits.target) <= goal
-        )
+    def end_reason(self, position: QueryProgress, limits: QueryLimits) -> str | None:
+        """The reason why a narrow query ends: epsilon, or the limit of rounding.
 
-    def end_reason(self, position: QueryProgress, limits: QueryLimits) -> str:
-        """The reason why a narrow query ends: epsilon, or the limit of rounding."""
+        None where it is not narrow enough.
+        """
+        interval = self.memory.interval(position.root)
         half_width = self.memory.half_width(position.root, limits.target)
-        is_reached = limits.is_reached(half_width, self.memory.interval(position.root))
-        return "epsilon" if is_reached else "rounding"
+        goal = limits.goal_at(interval)
+        if goal is None or half_width > goal:
+            return None
+        return "epsilon" if limits.is_reached(half_width, interval) else "rounding"
 
     def settle(
         self,
@@ -258,17 +261,17 @@ class Sweeps:
         self.region.stop_reason = limits.stop_reason
         while position.swept != SETTLED and position.swept < self.region.most_sweeps:
             if position.swept == CLOSING:
-                if not self._close():
+                if self.region.closes and not self._close():
                     return
                 position.swept = SETTLED
             else:
                 closed = self._sweep(WALK if position.swept == 0 else KEEP)
                 position.swept += 1
                 width = 2.0 * self.memory.half_width(position.root, limits.target)
-                if self.is_narrow(position, limits):
+                if self.end_reason(position, limits) is not None:
                     position.swept = SETTLED
                 elif closed <= self.region.little * width:
-                    position.swept = CLOSING
+                    position.swept = CLOSING if self.region.closes else SETTLED
                 elif limits.stop_reason(self.seconds) is not None:
                     return
             if pause is not None:
@@ -285,7 +288,7 @@ class Sweeps:
         self.region.list_reach()
         tune = SCAN
         while (
-            not self.is_narrow(position, limits)
+            self.end_reason(position, limits) is None
             and limits.stop_reason(self.seconds) is None
         ):
             widths_before = self.region.widths
@@ -293,7 +296,8 @@ class Sweeps:
             goal = limits.goal_at(self.memory.interval(position.root))
             if goal is None:
                 goal = self.memory.half_width(position.root, limits.target)
-            self._close(last=True)
+            if self.region.closes:
+                self._close(last=True)
             is_still = float((widths_before - self.region.widths).max()) <= (
                 0.0 if self.exact else 2.0 * SWEPT * goal / self.steps
             )

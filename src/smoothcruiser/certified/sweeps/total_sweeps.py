@@ -87,10 +87,6 @@ class TotalRegion(Region):
             loops.climb(g, order, 0, no_values, True, 1.0, rules)
             loops.is_inductive(g, order, 0, no_values, True, rules)
 
-    def note_samples(self) -> None:
-        """Note that pairs are sampled: induction needs bounds for every function."""
-        self.closes = self.closes and self.bound.every_function
-
     def start(self, root: int) -> None:
         """Begin the list with the requested node."""
         super().start(root)
@@ -145,7 +141,7 @@ class TotalRegion(Region):
         """
         num_samples = self.num_samples
         must_wait = num_samples < MORE_SAMPLES * self.failed_at and not last
-        if not self.closes or must_wait:
+        if must_wait:
             return True
         g, listed, upper = self.memory.graph, self.listed_nodes, self.upper
         far_side, near_side = ("upper", "lower") if upper else ("lower", "upper")
@@ -188,10 +184,7 @@ class TotalRegion(Region):
         samples_before, width_before, rate, completing = self.pace
         samples_listed = self.num_samples
         self.unfinished, jobs = False, None
-        if (
-            not self.completes
-            or num_samples - samples_before < LEAST_SPAN * samples_listed
-        ):
+        if num_samples - samples_before < LEAST_SPAN * samples_listed:
             return None
         if samples_before > 0.0:  # samples that complete may narrow it only in the end
             new_rate = max(0.0, width_before - width) / (num_samples - samples_before)
