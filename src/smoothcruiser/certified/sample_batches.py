@@ -92,11 +92,9 @@ class SlicePace:
         """
         max_samples = max(1, MOST_GROWTH * self.last_samples)
         sample_seconds = self.sample_seconds + entry_seconds
-        return (
-            max_samples
-            if sample_seconds <= 0.0
-            else max(1, min(max_samples, int(seconds / sample_seconds)))
-        )
+        if sample_seconds <= 0.0:
+            return max_samples
+        return max(1, min(max_samples, int(seconds / sample_seconds)))
 
     def learn(self, samples: int, seconds: float) -> None:
         """Learn from a slice."""

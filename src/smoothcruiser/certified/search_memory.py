@@ -155,12 +155,9 @@ class Memory:
             free_bytes -= 2 * self.states.nbytes
             state_bytes += NUMBER_BYTES
         num_fitting = max(0, int(free_bytes // state_bytes))
-        max_states = self.room.max_states
-        return (
-            num_fitting
-            if max_states is None
-            else min(num_fitting, max_states - self.num_kept)
-        )
+        if self.room.max_states is None:
+            return num_fitting
+        return min(num_fitting, self.room.max_states - self.num_kept)
 
     def is_crowded(self, more_states: int) -> bool:
         """Whether there may be no room for so many new states."""
@@ -264,11 +261,9 @@ class Memory:
                 if known_node == END:
                     self.terminal_values[key] = state
             else:
-                known_state = (
-                    self.terminal_values.get(key, state)
-                    if known_node == END
-                    else self.states[known_node]
-                )
+                known_state = self.states[known_node]
+                if known_node == END:
+                    known_state = self.terminal_values.get(key, state)
                 if not identical(state, known_state):
                     problem.check_alike(
                         state, known_state, self.profile_of(known_node)

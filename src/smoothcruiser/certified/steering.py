@@ -139,24 +139,17 @@ class Steering:
         g, num_pairs = self.memory.graph, self.memory.num_pairs
         known_pairs = g.pairs[:num_pairs]
         n = known_pairs["total"]
-        target_count = (
-            math.inf
-            if equal_samples is None
-            else float(equal_samples.samples_per_pair(num_pairs))
-        )
-        q_span = (
-            g.nodes["q_high"][known_pairs["node"]]
-            - g.nodes["q_low"][known_pairs["node"]]
-        )
+        target_count = math.inf
+        if equal_samples is not None:
+            target_count = float(equal_samples.samples_per_pair(num_pairs))
+        owners = g.nodes[known_pairs["node"]]
+        slopes = known_pairs["slope_up"] + known_pairs["slope_down"]
         open_ended = (
-            np.where(
-                n == 0.0, q_span, known_pairs["slope_up"] + known_pairs["slope_down"]
-            )
-            > 0.0
+            np.where(n == 0.0, owners["q_high"] - owners["q_low"], slopes) > 0.0
         )
         # a row of a known model is read once
         is_exact = (known_pairs["cost"] == 0.0) & (n > 0.0)
-        is_short = (g.nodes["listed"][known_pairs["node"]] == 1) & (
+        is_short = (owners["listed"] == 1) & (
             open_ended if equal_samples is None else (n < target_count) & ~is_exact
         )
         if not is_short.any():

@@ -10,6 +10,7 @@ This file leaves out the choice itself (``methods.auto``).
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -130,12 +131,9 @@ class Decision(Shown):
         if self.budget is not None:
             return self.budget
         option_calls = [option.num_calls for option in self.options[: self.num_run]]
-        known_calls = [calls for calls in option_calls if calls is not None]
-        return (
-            self.calls_before + sum(known_calls)
-            if len(known_calls) == len(option_calls)
-            else None
-        )
+        if None in option_calls:
+            return None
+        return self.calls_before + sum(filter(None, option_calls))
 
     @property
     def calls_before(self) -> int:
@@ -427,19 +425,14 @@ class Race(DecidedRun):
     def _is_enough(self, estimate: Estimate, watch: Stopwatch) -> bool:
         """Whether the promise is kept, or the time over."""
         requested_epsilon, reached_width = self.query.promise.epsilon, estimate.epsilon
-        if (
-            requested_epsilon is not None
-            and reached_width is not None
-            and reached_width <= requested_epsilon
-        ):
+        if reached_width is None:
+            reached_width = math.inf
+        if requested_epsilon is not None and reached_width <= requested_epsilon:
             return True
-        time_limit = self.query.limits.seconds
         seconds_left = self._seconds_left(watch)
-        return (
-            time_limit is not None
-            and seconds_left is not None
-            and seconds_left <= 0.05 * time_limit
-        )
+        if seconds_left is None:
+            return False
+        return seconds_left <= 0.05 * (self.query.limits.seconds or 0.0)
 
     def _with_full_delta(self, estimate: Estimate) -> Estimate:
         """The search's answer with the delta of the whole race."""

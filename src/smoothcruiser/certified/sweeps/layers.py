@@ -92,14 +92,11 @@ class LayeredRegion(Region):
             self.stage_places = np.zeros(num_nodes, dtype=np.int64)
         num_known, facts = len(self._boxes), self.problem.facts
         if num_known < num_layers:
-            steps_left = [self.horizon - d for d in range(num_known, num_layers)]
-            first_boxes = [box(facts, 1, steps) for steps in steps_left]
-            second_boxes = (
-                [box(facts, 2, steps) for steps in steps_left]
-                if self.problem.is_game
-                else first_boxes
-            )
-            new_boxes = list(zip(first_boxes, second_boxes, strict=True))
+            players = (1, 2) if self.problem.is_game else (1, 1)
+            new_boxes = [
+                [box(facts, player, self.horizon - d) for player in players]
+                for d in range(num_known, num_layers)
+            ]
             self._boxes = np.concatenate([self._boxes, np.array(new_boxes)])
         return Steps(self._boxes, self.horizon, self.stage_places, self.memory.claims)
 

@@ -37,7 +37,9 @@ from smoothcruiser.certified.sweeps.steering_kernel import pair_gain, set_policy
 from smoothcruiser.certified.sweeps.sweeps_kernel import (
     BOUND,
     SweepRules,
+    close_bound,
     exact_side,
+    has_crossed_pairs,
     node_bound,
     update_pair,
 )
@@ -200,10 +202,7 @@ def close_stage(g: Graph, stages: Any, stage: int, rules: SweepRules) -> bool:
         stages["lower"][stage], node_bound(g, node, False, rules)
     )
     is_crossed = stages["lower"][stage] > stages["upper"][stage]
-    first_pair = g.nodes["first"][node]
-    for p in range(first_pair, first_pair + g.nodes["size"][node]):
-        is_crossed = is_crossed or g.pairs["q_lower"][p] > g.pairs["q_upper"][p]
-    return bool(is_crossed)
+    return bool(is_crossed or has_crossed_pairs(g, node))
 
 
 def sweep_layers(
@@ -392,16 +391,7 @@ def push(g: Graph, order: Ints, count: int, upper: bool, rules: SweepRules) -> f
         if pairs["total"][best_pair] == 0.0:
             continue
         update_pair(outcomes, best_pair, upper, KEEP, rules)
-        value = node_bound(outcomes, node, upper, rules)
-        closed = (
-            nodes["upper"][node] - value if upper else value - nodes["lower"][node]
-        )
-        if closed > 0.0:
-            largest_closed = max(largest_closed, closed)
-            if upper:
-                nodes["upper"][node] = value
-            else:
-                nodes["lower"][node] = value
+        largest_closed = max(largest_closed, close_bound(outcomes, node, upper, rules))
     return float(largest_closed)
 
 

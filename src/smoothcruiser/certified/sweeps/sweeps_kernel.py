@@ -138,6 +138,29 @@ def node_bound(
     return float(value + rounding if upper else value - rounding)
 
 
+def close_bound(g: Outcomes, node: int, upper: bool, rules: SweepRules) -> float:
+    """Bring the bound of a node to those of its pairs; return by how much it closed."""
+    nodes, value = g.nodes, node_bound(g, node, upper, rules)
+    if upper:
+        closed = nodes["upper"][node] - value
+        if closed > 0.0:
+            nodes["upper"][node] = value
+    else:
+        closed = value - nodes["lower"][node]
+        if closed > 0.0:
+            nodes["lower"][node] = value
+    return float(max(0.0, closed))
+
+
+def has_crossed_pairs(g: Graph, node: int) -> bool:
+    """Whether the bounds of a pair of the node exclude each other."""
+    first_pair = g.nodes["first"][node]
+    for p in range(first_pair, first_pair + g.nodes["size"][node]):
+        if g.pairs["q_lower"][p] > g.pairs["q_upper"][p]:
+            return True
+    return False
+
+
 def backup_side(
     g: Outcomes, node: int, upper: bool, tune: int, rules: SweepRules
 ) -> float:
@@ -150,16 +173,7 @@ def backup_side(
     for p in range(first_pair, first_pair + nodes["size"][node]):
         if totals[p] > 0.0:
             update_pair(g, p, upper, tune, rules)
-    value = node_bound(g, node, upper, rules)
-    if upper:
-        closed = nodes["upper"][node] - value
-        if closed > 0.0:
-            nodes["upper"][node] = value
-    else:
-        closed = value - nodes["lower"][node]
-        if closed > 0.0:
-            nodes["lower"][node] = value
-    return float(max(0.0, closed))
+    return close_bound(g, node, upper, rules)
 
 
 def is_stale(g: Graph, node: int, tune: int) -> bool:
@@ -187,8 +201,8 @@ def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> fl
     the bounds of a node or of one of its pairs exclude each other, the pass ends with
     -1 minus the node's number.
     """
-    nodes, pairs = g.nodes, g.pairs
-    outcomes, total_closed = Outcomes(nodes, pairs, g.entries), 0.0
+    nodes, total_closed = g.nodes, 0.0
+    outcomes = Outcomes(nodes, g.pairs, g.entries)
     for i in range(count - 1, -1, -1):
         node = order[i]
         if not is_stale(g, node, tune):
@@ -200,11 +214,7 @@ def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> fl
         nodes["stale"][node] = (MOVED if closed > 0.0 else 0) | (
             KEPT if tune == KEEP else 0
         )
-        is_crossed = nodes["lower"][node] > nodes["upper"][node]
-        first_pair = nodes["first"][node]
-        for p in range(first_pair, first_pair + nodes["size"][node]):
-            is_crossed = is_crossed or pairs["q_lower"][p] > pairs["q_upper"][p]
-        if is_crossed:
+        if nodes["lower"][node] > nodes["upper"][node] or has_crossed_pairs(g, node):
             return float(-1 - node)
         visits = nodes["mass"][node] + (1.0 if i == 0 else 0.0)
         total_closed += max(0.0, visits) * closed

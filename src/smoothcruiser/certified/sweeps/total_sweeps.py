@@ -126,11 +126,9 @@ class TotalRegion(Region):
                 if largest_move <= little_width:
                     break
         crossed_places = np.flatnonzero(self.widths < 0.0)
-        return (
-            closed
-            if len(crossed_places) == 0
-            else float(-1 - self.listed_nodes[crossed_places[0]])
-        )
+        if len(crossed_places):
+            return float(-1 - self.listed_nodes[crossed_places[0]])
+        return closed
 
     def close(self, last: bool = False) -> bool:
         """Bring the far bounds of all listed nodes down, as far as induction proves.
@@ -259,14 +257,10 @@ class TotalRegion(Region):
             moved_bounds < known_bounds if upper else moved_bounds > known_bounds
         ):
             return None
-        grid_bounds = cell_width * (
-            np.ceil(moved_bounds / cell_width)
-            if upper
-            else np.floor(moved_bounds / cell_width)
+        away, pick_farthest = (
+            (np.ceil, np.maximum) if upper else (np.floor, np.minimum)
         )
-        grid_bounds = (
-            np.maximum(grid_bounds, 0.0) if upper else np.minimum(grid_bounds, 0.0)
-        )
+        grid_bounds = pick_farthest(cell_width * away(moved_bounds / cell_width), 0.0)
         g.nodes[far][listed] = pick_nearest(grid_bounds, known_bounds)
         is_proved = self._climb(known_bounds, cell_width) and (
             self.loops.is_inductive(
