@@ -37,6 +37,7 @@ COSTLY = (
     "statistical/test_sharp_promise.py::test_failures_stay_within_delta[12]",
     "statistical/test_sharp_promise.py::test_failures_stay_within_delta[18]",
     "unit/certified/sampling/test_certified_words.py::test_errors_say_what_plain_python_says",
+    "unit/certified/bounds/test_pooled.py",
     "unit/engines/pools/test_process_workers.py::test_a_script_without_a_main_guard",
     "unit/engines/pools/test_tiers.py::test_a_stop_ends_a_shard_on_the_shared_machine",
     "unit/exact/test_exact.py::test_custom_operators_plain_and_compiled_whose",

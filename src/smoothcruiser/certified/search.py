@@ -180,6 +180,8 @@ class Certified(SearchState, Shown, Framed):
                 ) from None
             if root == END:
                 return terminal_estimate(self.problem, state, "certified", self.seed)
+            if self.loop is not None:  # a snapshot may have been taken in a round
+                self.loop.drop_round(self.position)
             self.position = QueryProgress(
                 root,
                 self.memory.num_calls,
@@ -227,9 +229,8 @@ class Certified(SearchState, Shown, Framed):
             if (
                 self.loop is not None  # a smaller budget than before
                 and position.num_waiting(self.loop.batches.batch) > calls_left
-                and position.sampling
             ):
-                position.end_round()
+                self.loop.drop_round(position)
             return self._answer(limits, start_time, compile_seconds)
 
     def _answer(

@@ -183,6 +183,12 @@ class SearchLoop:
         )
         return None
 
+    def drop_round(self, position: QueryProgress | None) -> None:
+        """Forget the jobs of the round under way, if there is one."""
+        if position is not None and position.sampling:
+            self.region.leave_round()
+            position.end_round()
+
     @property
     def is_first(self) -> bool:
         """Whether nothing was sampled so far, and something has to be."""
@@ -288,8 +294,7 @@ class SearchLoop:
 
         Rows come first, then the pairs to sample, with their shares of delta.
         """
-        # where no samples wait that were taken before
-        if self.problem.horizon is not None and self.batches.batch is None:
+        if self.batches.batch is None:  # else samples wait that were taken before
             self.region.mark_last()
         pairs, counts = self._choose_jobs(position, limits, calls_left)
         if len(pairs) == 0:
@@ -354,12 +359,14 @@ class SearchLoop:
                     reason = limits.stop_reason(self.ending_seconds(limits))
                 if reason is not None:
                     self._save(position)
+                    self.region.leave_round()
                     memory.num_calls += self.lost_calls
                     batches.enter_batch(limits.closing_limits().stop_reason)
                     position.end_round()
                     return reason
         except MemoryFull as error:
             memory.num_calls += error.calls
+            self.region.leave_round()
             self._enter_waiting(limits)
             return error.reason
         position.end_round()

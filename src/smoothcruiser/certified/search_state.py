@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any, Unpack
 
 from smoothcruiser.certified.batch_entry import BatchEntry
-from smoothcruiser.certified.bounds import bound_of, default_bound
+from smoothcruiser.certified.bounds import bound_of, check_pool, default_bound
 from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.price_forecast import DeltaShares
 from smoothcruiser.certified.query_limits import (
@@ -35,6 +35,7 @@ from smoothcruiser.certified.snapshots.state_spelling import Spelling
 from smoothcruiser.certified.steering import Steering
 from smoothcruiser.certified.sweeps.compiled_loops import expect_calls
 from smoothcruiser.certified.sweeps.layers import LayeredRegion
+from smoothcruiser.certified.sweeps.pooled import PooledRegion
 from smoothcruiser.certified.sweeps.region import Region, Sweeps
 from smoothcruiser.certified.sweeps.total_sweeps import TotalRegion
 from smoothcruiser.errors import InvalidInput
@@ -75,6 +76,7 @@ class SearchState:
         self.delta = promise.delta or 0.0 if self.known else promise.failure()
         self.problem, self.seed = problem, seed
         self.bound = bound_of(default_bound(problem) if bound is None else bound)
+        check_pool(self.bound, problem)
         memory_limit = MemoryLimit.at_hand(check_max_states(max_states))
         self.memory = Memory(problem, self.bound, memory_limit)
         self.shares = DeltaShares(problem, self.bound, self.delta)
@@ -155,6 +157,7 @@ class SearchState:
         is_refused = limits.phases.begin("compiling")
         with pause_stopwatch():
             region = make_region(problem, memory, self.bound, self.radius_scale)
+            region.set_delta(self.delta)
             self.region = region
             sweeps = Sweeps(problem, region, self._crossing_error)
             steering = self.steering(problem, region, exact=self.shares.exact)
@@ -214,6 +217,8 @@ def make_region(
 ) -> Region:
     """The region that fits the problem: layers where there is a horizon."""
     region_class = Region if problem.horizon is None else LayeredRegion
-    if is_undiscounted(problem):
+    if bound.pool_share > 0.0:
+        region_class = PooledRegion
+    elif is_undiscounted(problem):
         region_class = TotalRegion
     return region_class(problem, memory, bound, radius_scale)

@@ -99,10 +99,7 @@ class Steering:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         jobs = np.zeros((2, memory.num_pairs), dtype=np.int64)
         gain_floor = 0.0 if self.exact else self._floor(root, limits)
-        limit = calls, gain_floor, self.first_batch
-        num_jobs = region.loops.allocate(
-            memory.graph, region.order, region.count, *limit, *jobs
-        )
+        num_jobs = region.allocate(calls, gain_floor, self.first_batch, *jobs)
         return jobs[0, :num_jobs], jobs[1, :num_jobs]
 
     def _floor(self, root: int, limits: QueryLimits) -> float:
@@ -117,7 +114,7 @@ class Steering:
         goal = limits.goal_at(self.memory.interval(root))
         if goal is None:
             return gain_floor
-        g, num_pairs = self.memory.graph, self.memory.num_pairs
+        g, num_pairs = self.region.view, self.memory.num_pairs
         pairs = g.pairs[:num_pairs]
         in_region = g.nodes["listed"][pairs["node"]] == 1
         gains, n = pairs["gain"][in_region], pairs["total"][in_region]

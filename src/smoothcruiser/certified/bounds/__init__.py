@@ -9,12 +9,13 @@ from typing import Any
 
 from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.bounds.betting import BETTING
-from smoothcruiser.certified.bounds.law import LAW
+from smoothcruiser.certified.bounds.law import LAW, POOLED
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.declaration_checks import is_undiscounted
+from smoothcruiser.problem.model.known_outcomes import has_rows
 from smoothcruiser.problem.problem import Problem
 
-BOUNDS: dict[str, Bound] = {bound.word: bound for bound in (BETTING, LAW)}
+BOUNDS: dict[str, Bound] = {bound.word: bound for bound in (BETTING, LAW, POOLED)}
 DEFAULT = BETTING.word
 
 
@@ -29,6 +30,25 @@ def default_bound(problem: Problem) -> str:
     if needs_law and not problem.deterministic:
         return LAW.word
     return DEFAULT
+
+
+def check_pool(bound: Bound, problem: Problem) -> None:
+    """Refuse to pool unseen outcomes where that is not proved (docs/pooled.md)."""
+    can_pool = (
+        problem.horizon is None
+        and problem.discount < 1.0
+        and not problem.is_game
+        and problem.operator.built_in
+        and problem.min_probability is None
+        and not problem.deterministic
+        and not has_rows(problem)
+    )
+    if bound.pool_share > 0.0 and not can_pool:
+        raise InvalidInput(
+            f"bound={bound.word!r} is for samples of one player's problem with a "
+            "discount below 1, no horizon, a built-in operator and no min_probability; "
+            "drop bound=."
+        )
 
 
 def register(bound: Bound) -> Bound:

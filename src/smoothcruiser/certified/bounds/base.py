@@ -96,6 +96,10 @@ class Bound(NamedTuple):
     readable: Callable[[Any], bool] = lambda pairs: True
     # whether one event bounds the mean of every function of the outcome at once
     every_function: bool = False
+    # the part of delta that is reserved for the pool of all pairs (``pooled``)
+    pool_share: float = 0.0
+    # the part that is given out to pairs; a pair's bets then count 1 + 3/4 of its own
+    pair_share: float = 1.0
     # (g, pair, upper, rules, weights) -> None: by how much ``side`` moves with the value
     # of each next state, written at the places of the pair's entries; compiled. It
     # serves the search at discount 1 (``sweeps_kernel``), which checks the result.
@@ -108,6 +112,7 @@ def shared_delta(bound: Bound, facts: Facts, delta: float) -> float:
     The steps of a horizon share their samples, and a bound on the mean of one function
     has to hold for V with each number of steps left.
     """
+    delta *= bound.pair_share
     if facts.horizon is None or bound.every_function:
         return delta
     return delta / facts.horizon

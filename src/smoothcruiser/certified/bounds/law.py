@@ -492,3 +492,11 @@ LAW = Bound(
     every_function=True,
     tilt=tilt,
 )
+
+# For ``certified.sweeps.pooled``: outcomes that no pair has shown are paid for by all pairs
+# together, with an eighth of delta. Bets decide where pooling does not help, so their
+# part is larger: ``POOLED_UNION`` takes BETS_COST back (a pair's bets have all of its
+# share instead of a quarter, its law has 3/4 as before), and pairs have half of delta:
+# 1/8 + (1 + 3/4)/2 = 1.
+POOLED_UNION = -BETS_COST
+POOLED = LAW._replace(word="pooled", pool_share=1.0 / 8.0, pair_share=1.0 / 2.0)

@@ -1,1 +1,1 @@
-"""Sweeps of bounds over the seen graph: plain, by layers, as totals."""
+"""Sweeps of bounds over the seen graph: plain, by layers, as totals, pooled."""

@@ -19,6 +19,7 @@ from smoothcruiser.certified.sweeps import (
     counted_kernel,
     layers_kernel,
     memory_kernel,
+    pooled_kernel,
     steering_kernel,
     sweeps_kernel,
 )
@@ -46,6 +47,9 @@ GRAPH_LOOPS = (
     steering_kernel.allocate,
     layers_kernel.list_layers,
     sweeps_kernel.follow,
+    pooled_kernel.prepare,
+    pooled_kernel.gaps,
+    pooled_kernel.means,
 )
 OPERATOR_LOOPS = (
     steering_kernel.spread,
@@ -57,6 +61,9 @@ OPERATOR_LOOPS = (
     counted_kernel.solve_layers,
     counted_kernel.show_means,
     counted_kernel.spread_layers,
+    pooled_kernel.solve,
+    pooled_kernel.fix_policy,
+    pooled_kernel.worst_pair,
 )
 BOUND_LOOPS = (
     sweeps_kernel.sweep,

@@ -12,6 +12,9 @@ This file decides which nodes are listed and when sweeps end. There is one loop 
   horizon    (``layers``) one pass over the layers, from the deepest up, is final
   totals     (``total_sweeps``) a sweep closes little, then ``close`` proves by induction
              bounds that sweeps alone do not reach
+
+With ``bound="pooled"`` (``pooled``) sweeps are those of a discount, and ``close`` narrows
+the requested state by the unseen mass of all pairs together.
 """
 
 from __future__ import annotations
@@ -131,13 +134,18 @@ class Region:
     ) -> None:
         """Restore the saved ``sections``; ``require`` refuses impossible contents."""
 
+    def set_delta(self, delta: float) -> None:
+        """Give the region its part of ``delta``; most have none."""
+
+    def leave_round(self) -> None:
+        """Note that a round was left before its end."""
+
     def note_samples(self) -> None:
         """Note that pairs are sampled: induction needs bounds for every function."""
         self.closes = self.closes and self.bound.every_function
 
     def mark_last(self) -> None:
-        """Say which states are sampled for the last step of a horizon alone."""
-        raise NotImplementedError
+        """Prepare pairs for the next round, where no samples wait; most need nothing."""
 
     def show_whole(self, node: int) -> bool:
         """Make a node and its pairs hold the bounds that a query about it has.
@@ -182,6 +190,18 @@ class Region:
                 self.rules,
             )
         )
+
+    def allocate(
+        self, calls: int, floor: float, first_batch: int, pairs: Ints, counts: Ints
+    ) -> int:
+        """Write the jobs of a round, and return their number."""
+        jobs = calls, floor, first_batch, pairs, counts
+        return int(self.loops.allocate(self.view, self.order, self.count, *jobs))
+
+    @property
+    def view(self) -> Graph:
+        """The graph that samples are steered by."""
+        return self.memory.graph
 
     def sweep(self, tune: int) -> float:
         """Sweep over the listed nodes that can change; return by how much they closed.
