@@ -1,22 +1,23 @@
 """The data layout of certified search: flat arrays that compiled code reads.
 
-A node is a state; node 0 is the end, with value 0: every terminal state and every state
-after the last step. Where there is a horizon, a stage is a node with a number of steps
-left; the stages of one number are neighbours (``Layers``), and a node holds the bounds
-of the number under consideration. A pair is a node with one legal action; the pairs of
-a node are neighbours. An entry is a distinct outcome (next state, reward) of a pair
-with the number of times it came, or with its probability where the model is known. The
-entries of a pair are neighbours in a pool, in a block with room for a quarter more than
-there are at the most (``memory_kernel.room_class``); a block that became too small is
-given to the next pair that needs one of its size, and the pool is packed whenever it
-grows.
+A node is a state; node 0 is the end, with value 0: every terminal state and
+every state after the last step. Where there is a horizon, a stage is a node
+with a number of steps left; the stages of one number are neighbours
+(``Layers``), and a node holds the bounds of the number under consideration. A
+pair is a node with one legal action; the pairs of a node are neighbours. An
+entry is a distinct outcome (next state, reward) of a pair with the number of
+times it came, or with its probability where the model is known. The entries of
+a pair are neighbours in a pool, in a block with room for a quarter more than
+there are at the most (``memory_kernel.room_class``); a block that became too
+small is given to the next pair that needs one of its size, and the pool is
+packed whenever it grows.
 
-Records are as small as their contents allow: docs/certified.md, section 9. Indices have
-32 bits, so that a memory numbers at most ``MOST`` nodes, pairs or places in the pool.
-Loops name a node, a pair or an entry by its number and read columns,
-``g.pairs["total"][pair]``: compiled code finds the field of a record there, and the
-interpreter a memoryview of it (``jit.forms``). Entries have columns of their own,
-because records of 20 bytes have no views.
+Records are as small as their contents allow: docs/certified.md, section 9.
+Indices have 32 bits, so that a memory numbers at most ``MOST`` nodes, pairs or
+places in the pool. Loops name a node, a pair or an entry by its number and read
+columns, ``g.pairs["total"][pair]``: compiled code finds the field of a record
+there, and the interpreter a memoryview of it (``jit.forms``). Entries have
+columns of their own, because records of 20 bytes have no views.
 
 A pair has the fields below and those that its bound needs (``pair_type``).
 """

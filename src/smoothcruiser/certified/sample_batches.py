@@ -1,12 +1,13 @@
 """Batches of samples on their way into the memory, which can wait.
 
 A round is a list of jobs, (pair, number of samples). Its samples are taken in
-batches of at most ``CHUNK``, and entered in the memory (``batch_entry``). A batch may be
-sampled in slices of any size, because every pair has a stream of its own. So the
-clock may decide where a slice ends, and a snapshot between two slices loses nothing.
+batches of at most ``CHUNK``, and entered in the memory (``batch_entry``). A
+batch may be sampled in slices of any size, because every pair has a stream of
+its own. So the clock may decide where a slice ends, and a snapshot between two
+slices loses nothing.
 
-How many samples a slice has, its duration decides (``SlicePace``): the clock may, since
-it changes no bit.
+How many samples a slice has, its duration decides (``SlicePace``): the clock
+may, since it changes no bit.
 """
 
 from __future__ import annotations

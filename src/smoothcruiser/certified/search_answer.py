@@ -1,8 +1,9 @@
 """The result of a query of certified search: an estimate and its certificate.
 
-The values are those of the counted model (``counted``), brought into the intervals, and
-the policy is the one at these action values. Where a query has reached its epsilon they
-are brought within epsilon of both ends: |value - V| <= epsilon is promised then.
+The values are those of the counted model (``counted``), brought into the
+intervals, and the policy is the one at these action values. Where a query has
+reached its epsilon they are brought within epsilon of both ends: |value - V| <=
+epsilon is promised then.
 
 Loss of the policy: pi = grad F(q), q the action values that are returned. Its one-step
 regularized loss at the true Q is the Bregman remainder D(Q, q) = F(Q) - F(q) -
@@ -12,8 +13,9 @@ min(curv s**2 / 8, s) bounds it, with s the largest span of Q - q over the box:
 (Q - q)(a) - (Q - q)(b) is at most the way from q(a) up plus that from q(b) down.
 
 Bounds that cross (L > U) have probability at most delta if the certificate's
-assumptions are true. The query then raises an error that says so. Far more often the
-cause is a key that leaves out something on which the state's future depends.
+assumptions are true. The query then raises an error that says so. Far more
+often the cause is a key that leaves out something on which the state's future
+depends.
 """
 
 from __future__ import annotations

@@ -1,34 +1,36 @@
 """The loop of certified search: rounds of sweeps and samples, until a query may end.
 
-Each round sweeps the bounds L <= V <= U over the seen graph (``sweeps.region``), stops
-if the interval is narrow enough, and otherwise samples where the width of the answer
-comes from (``steering``).
+Each round sweeps the bounds L <= V <= U over the seen graph
+(``sweeps.region``), stops if the interval is narrow enough, and otherwise
+samples where the width of the answer comes from (``steering``).
 
     sweep  ->  narrow enough? stop : choose jobs  ->  sample them in slices  ->  enter
 
-A query of ``epsilon`` steers its samples for as many calls as equal numbers of samples
-would certainly need. After that it brings every pair that it can reach to the equal
-share (``price_forecast``), so that its price has a bound. It also falls back on equal
-numbers where steering finds nothing to do. It gives up only where no pair in reach has
-a radius and sweeps no longer change anything.
+A query of ``epsilon`` steers its samples for as many calls as equal numbers of
+samples would certainly need. After that it brings every pair that it can reach
+to the equal share (``price_forecast``), so that its price has a bound. It also
+falls back on equal numbers where steering finds nothing to do. It gives up only
+where no pair in reach has a radius and sweeps no longer change anything.
 
-Rounds: calls grow by a quarter each time. So a problem that takes n calls takes about
-log(n)/log(1.25) rounds of sweeps, and at most a quarter of the calls came too late to
-be steered.
+Rounds: calls grow by a quarter each time. So a problem that takes n calls takes
+about log(n)/log(1.25) rounds of sweeps, and at most a quarter of the calls came
+too late to be steered.
 
-Stops: a round may be left by the clock, by Ctrl-C, by a callback that returns False,
-and where the memory is full. Whatever ends it, the entered samples of a pair are the
-beginning of its stream, and nothing more is sampled until the waiting samples are
-entered (docs/certified.md, section 9). So a round is left between two slices, or inside
-a slice that is then sampled again from where it began. The search is saved there, and
-then does the work that only its answer needs. Entering samples, the last sweeps and the
-inspection afterwards take time too: their last durations are reserved
-(``ending_seconds``), so that the answer is there when the time is up.
+Stops: a round may be left by the clock, by Ctrl-C, by a callback that returns
+False, and where the memory is full. Whatever ends it, the entered samples of a
+pair are the beginning of its stream, and nothing more is sampled until the
+waiting samples are entered (docs/certified.md, section 9). So a round is left
+between two slices, or inside a slice that is then sampled again from where it
+began. The search is saved there, and then does the work that only its answer
+needs. Entering samples, the last sweeps and the inspection afterwards take time
+too: their last durations are reserved (``ending_seconds``), so that the answer
+is there when the time is up.
 
-This file decides rounds, slices and stops. Its collaborators are public: the memory and
-its region, the sweeps, the steering, the sampler, the batches of samples, the shares of
-delta, and the inspections of the step. Nothing depends on the clock but a stop by
-``seconds`` and the size of slices, which changes no bit.
+This file decides rounds, slices and stops. Its collaborators are public: the
+memory and its region, the sweeps, the steering, the sampler, the batches of
+samples, the shares of delta, and the inspections of the step. Nothing depends
+on the clock but a stop by ``seconds`` and the size of slices, which changes no
+bit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The memory of certified search: the states seen, and the graph of their pairs.
 
-The graph holds pairs and outcomes, and grows by doubling. The memory also counts the
-calls of the step behind it, over all queries.
+The graph holds pairs and outcomes, and grows by doubling. The memory also
+counts the calls of the step behind it, over all queries.
 
 This file decides which states are one node and when arrays grow. It leaves out
 the data layout (``graph``), how samples are entered (``memory_kernel``), bounds

@@ -1,10 +1,10 @@
 """The data of a certified search: one memory, and the collaborators of its queries.
 
-``SearchState`` has the problem and its one delta, the data (``search_memory``), the part
-of them that a query is about (``sweeps.region``), the shares of delta
-(``price_forecast``), and the loop of rounds (``search_loop``), which is there after the
-first query is prepared. Answers, tables and snapshots read it; the verbs of users are
-those of ``search.Certified``.
+``SearchState`` has the problem and its one delta, the data (``search_memory``),
+the part of them that a query is about (``sweeps.region``), the shares of delta
+(``price_forecast``), and the loop of rounds (``search_loop``), which is there
+after the first query is prepared. Answers, tables and snapshots read it; the
+verbs of users are those of ``search.Certified``.
 
 This file decides which problems are refused, and how the loop is put together.
 """

@@ -1,14 +1,15 @@
 """One law for all functions: a bound from the counts of a pair alone.
 
 The problem: a pair (s, a) with law P showed outcomes i = 1..K, c_i times each,
-n times in all. Wanted is an upper bound on P f = E f for every
-function f <= M of the outcomes and every n at once: the f of interest, r + gamma V,
-is unknown, and a horizon has one for each number of steps left.
+n times in all. Wanted is an upper bound on P f = E f for every function f <= M
+of the outcomes and every n at once: the f of interest, r + gamma V, is unknown,
+and a horizon has one for each number of steps left.
 
-Before each sample name a law q on "outcome i again" and "an unseen outcome". The
-product of q(event)/P(event) is a nonnegative supermartingale from 1, so with
-probability 1 - alpha it stays below 1/alpha (Ville). The q here are
-exchangeable: their product Q_n depends on the counts alone. With P(unseen) <= 1,
+Before each sample name a law q on "outcome i again" and "an unseen outcome".
+The product of q(event)/P(event) is a nonnegative supermartingale from 1, so
+with probability 1 - alpha it stays below 1/alpha (Ville). The q here are
+exchangeable: their product Q_n depends on the counts alone. With P(unseen) <=
+1,
 
     sum of (c_i - 1) log P_i >= log Q_n - log(1/alpha)         for all n   (event E)
 
@@ -17,9 +18,9 @@ On E, for every f and every nu >= sup f, by Jensen (mirrored below):
     P f <= nu - exp(sum of p_i log(nu - f_i) - beta/n'),            n' = n - K,
     p_i = (c_i - 1)/n',  beta = log(1/alpha) + sum of (c_i - 1) log p_i - log Q_n.
 
-With a declared least probability p of every outcome, E also tells when the support
-is complete: the unseen mass is at most 1 - exp(-beta/n'), and an outcome that was
-never seen has at least p.
+With a declared least probability p of every outcome, E also tells when the
+support is complete: the unseen mass is at most 1 - exp(-beta/n'), and an
+outcome that was never seen has at least p.
 
 legend   symbol        public name
   exp(-beta/n')        ``law_share``, rounded down
@@ -28,8 +29,8 @@ legend   symbol        public name
   p                    ``BoundRules.min_probability``; 0 where none is declared
 
 ``counts`` decides Q_n; this file the search for nu, and when the bets are made
-of ``betting``, which do better where a pair has many outcomes. The proofs are in
-docs/certified.md, section 2b.
+of ``betting``, which do better where a pair has many outcomes. The proofs are
+in docs/certified.md, section 2b.
 """
 
 from __future__ import annotations

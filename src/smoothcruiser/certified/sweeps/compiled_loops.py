@@ -1,10 +1,11 @@
 """The loops of certified search for one bound and one operator.
 
-They are interpreted, then compiled (``jit.forms``). Built-in operators share one set per
-bound, cached on disk. With another operator, the loops that call it are compiled for it
-alone; where it is plain Python (a ``CustomOperator`` of plain functions) they stay plain
-Python too. In either case its functions take the places of those of
-``operators.dispatch``, so there is one definition for all.
+They are interpreted, then compiled (``jit.forms``). Built-in operators share
+one set per bound, cached on disk. With another operator, the loops that call it
+are compiled for it alone; where it is plain Python (a ``CustomOperator`` of
+plain functions) they stay plain Python too. In either case its functions take
+the places of those of ``operators.dispatch``, so there is one definition for
+all.
 """
 
 from __future__ import annotations

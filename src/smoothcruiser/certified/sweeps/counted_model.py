@@ -1,15 +1,16 @@
 """The best estimate of certified search: the solution of the counted model.
 
-The bounds are certain. They are wide long before the samples are few: at gamma = 0.97
-the middle of an interval can be three times the value. The counted model, the
-frequencies and mean rewards of the samples in memory, gives the likely value
-(``counted_kernel``), and the delta method its usual error (``counted_kernel``).
-Neither is promised.
+The bounds are certain. They are wide long before the samples are few: at gamma
+= 0.97 the middle of an interval can be three times the value. The counted
+model, the frequencies and mean rewards of the samples in memory, gives the
+likely value (``counted_kernel``), and the delta method its usual error
+(``counted_kernel``). Neither is promised.
 
-It is solved at the end of a query over the nodes that the query has listed, from the
-values of the query before, in at most ``MOST_WORK`` steps and ``CALL_WORK`` more for
-each call of the memory. So it costs a few percent of the query, and is a function of
-the memory alone: a search that is saved keeps the values (``snapshot``).
+It is solved at the end of a query over the nodes that the query has listed,
+from the values of the query before, in at most ``MOST_WORK`` steps and
+``CALL_WORK`` more for each call of the memory. So it costs a few percent of the
+query, and is a function of the memory alone: a search that is saved keeps the
+values (``snapshot``).
 """
 
 from __future__ import annotations

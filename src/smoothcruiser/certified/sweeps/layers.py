@@ -1,10 +1,10 @@
 """The part of the memory that matters for one query where there is a horizon.
 
-Samples belong to a state and an action; bounds belong to a state with a number of
-steps left. They are kept in layers, one for each number of steps from the requested
-state (``layers_kernel``), as many of them as matter: the deepest layer that is listed
-has the bounds of the facts, and where these leave much of the answer's width open,
-deeper ones are listed.
+Samples belong to a state and an action; bounds belong to a state with a number
+of steps left. They are kept in layers, one for each number of steps from the
+requested state (``layers_kernel``), as many of them as matter: the deepest
+layer that is listed has the bounds of the facts, and where these leave much of
+the answer's width open, deeper ones are listed.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
 """Bounds by steps left with a horizon, by induction without a discount, compiled.
 
-With a horizon, bounds depend on the number of steps left. A pair has one law, whatever
-number of steps is left. So its samples serve all of them, and only the bounds on V
-differ: layer d of ``Layers`` holds those of the states that d steps lead to, with H - d
-steps left. For one layer, the nodes are made to hold the bounds of the next one
-(``load``), and everything else is as in a sweep without a horizon. There are no cycles,
-so one pass from the deepest layer up is final.
+With a horizon, bounds depend on the number of steps left. A pair has one law,
+whatever number of steps is left. So its samples serve all of them, and only the
+bounds on V differ: layer d of ``Layers`` holds those of the states that d steps
+lead to, with H - d steps left. For one layer, the nodes are made to hold the
+bounds of the next one (``load``), and everything else is as in a sweep without
+a horizon. There are no cycles, so one pass from the deepest layer up is final.
 
 The order of the passes cannot break a bound.
 
-At discount 1 without a horizon sweeps from above need not come down: where play can go
-round for ever, every state keeps the other's bound. With rewards of one sign V is the
-least fixed point of the backup T from 0, so any f >= 0 with T f <= f is at least V
-(Park's induction). Where the bound of a pair holds for every function at once
-(``bounds.law``) or is exact, T f is at most the backup of f by the bounds of the pairs,
-which can be computed. ``climb`` looks for such an f from the lower bounds upwards, and
-``is_inductive`` is the proof: nothing before it matters. All of it is mirrored where no
-reward is above 0.
+At discount 1 without a horizon sweeps from above need not come down: where play
+can go round for ever, every state keeps the other's bound. With rewards of one
+sign V is the least fixed point of the backup T from 0, so any f >= 0 with T f
+<= f is at least V (Park's induction). Where the bound of a pair holds for every
+function at once (``bounds.law``) or is exact, T f is at most the backup of f by
+the bounds of the pairs, which can be computed. ``climb`` looks for such an f
+from the lower bounds upwards, and ``is_inductive`` is the proof: nothing before
+it matters. All of it is mirrored where no reward is above 0.
 
 legend   symbol      public name
   f                  the ``upper`` (or ``lower``) of the listed nodes, for the time being

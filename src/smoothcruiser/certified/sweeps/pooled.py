@@ -1,21 +1,22 @@
 """Outcomes that were never seen, paid for once by all pairs together.
 
-A pair's own bound allows for outcomes that it never showed, and along a path these
-allowances add up. Pooled over all pairs, only the worst pair pays. A pair joins the
-pool between two rounds, when its outcomes seem to be known. From then on each of its
-samples is predicted to be "new" or "seen", by one exchangeable law for all pairs: Beta
-mixtures, with T samples of the pool and D discoveries among them. With probability
-1 - alpha, at all times,
+A pair's own bound allows for outcomes that it never showed, and along a path
+these allowances add up. Pooled over all pairs, only the worst pair pays. A pair
+joins the pool between two rounds, when its outcomes seem to be known. From then
+on each of its samples is predicted to be "new" or "seen", by one exchangeable
+law for all pairs: Beta mixtures, with T samples of the pool and D discoveries
+among them. With probability 1 - alpha, at all times,
 
     sum over r of m_r u_r <= B = log(1/alpha) - log of the mixture's probability,
 
-u_r the mass that pair r has never shown, m_r its pooled samples that were no discovery.
-``pooled_kernel`` turns this into bounds on V and Q of the requested state.
+u_r the mass that pair r has never shown, m_r its pooled samples that were no
+discovery. ``pooled_kernel`` turns this into bounds on V and Q of the requested
+state.
 
-This file decides which pairs join, B, which pairs are considered, and how samples are
-steered (no part of the promise). It is for one player with a discount, and has to be
-requested: ``POOLED`` is the bound ``law`` with an eighth of delta kept for the pool.
-Proofs: docs/pooled.md.
+This file decides which pairs join, B, which pairs are considered, and how
+samples are steered (no part of the promise). It is for one player with a
+discount, and has to be requested: ``POOLED`` is the bound ``law`` with an
+eighth of delta kept for the pool. Proofs: docs/pooled.md.
 """
 
 from __future__ import annotations

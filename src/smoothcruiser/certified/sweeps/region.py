@@ -1,20 +1,22 @@
 """The part of the memory that matters for one query, and sweeps over it.
 
-The region is the list of nodes that the query has met, in the order of discovery. A
-sweep moves their bounds (``sweeps_kernel`` defines it, and proves that any number of
-them is right), so that only time decides how many there are. Between two rounds a query
-sweeps until one closes little of the width; before it ends, until a scan moves nothing.
+The region is the list of nodes that the query has met, in the order of
+discovery. A sweep moves their bounds (``sweeps_kernel`` defines it, and proves
+that any number of them is right), so that only time decides how many there are.
+Between two rounds a query sweeps until one closes little of the width; before
+it ends, until a scan moves nothing.
 
-This file decides which nodes are listed and when sweeps end. There is one loop of sweeps
-(``Sweeps``) for all kinds of problems, with three rules for the end, one per region:
+This file decides which nodes are listed and when sweeps end. There is one loop
+of sweeps (``Sweeps``) for all kinds of problems, with three rules for the end,
+one per region:
 
   discount   (``Region``) a sweep closes little; what is left shrinks by gamma each time
   horizon    (``layers``) one pass over the layers, from the deepest up, is final
   totals     (``total_sweeps``) a sweep closes little, then ``close`` proves by induction
              bounds that sweeps alone do not reach
 
-With ``bound="pooled"`` (``pooled``) sweeps are those of a discount, and ``close`` narrows
-the requested state by the unseen mass of all pairs together.
+With ``bound="pooled"`` (``pooled``) sweeps are those of a discount, and
+``close`` narrows the requested state by the unseen mass of all pairs together.
 """
 
 from __future__ import annotations

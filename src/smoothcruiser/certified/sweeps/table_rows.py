@@ -1,7 +1,8 @@
 """The rows of a table: which states a memory has seen, and with which bounds.
 
-Without a horizon a row is a node. With one it is a stage: a node with a number of
-steps left. The bounds of a stage's actions are computed when its row is read.
+Without a horizon a row is a node. With one it is a stage: a node with a number
+of steps left. The bounds of a stage's actions are computed when its row is
+read.
 """
 
 from __future__ import annotations

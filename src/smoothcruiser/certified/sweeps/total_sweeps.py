@@ -1,10 +1,10 @@
 """The part of the memory that matters for one query at discount 1 without a horizon.
 
-Sweeps are those with a discount: from the bounds that the declarations give they move
-towards V, and they always hold. From above (rewards that are not negative) they can
-stop short of V where play can go round for ever. Where every bound of a pair holds for
-all functions and supports can be complete, ``close`` finds bounds that come down there
-too, and proves them (``layers_kernel``).
+Sweeps are those with a discount: from the bounds that the declarations give
+they move towards V, and they always hold. From above (rewards that are not
+negative) they can stop short of V where play can go round for ever. Where every
+bound of a pair holds for all functions and supports can be complete, ``close``
+finds bounds that come down there too, and proves them (``layers_kernel``).
 """
 
 from __future__ import annotations
