@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -89,8 +90,12 @@ def _parse_text(
 
 def source_node(function: FunctionType) -> Function | None:
     """The parsed source of a function; None where its own text is not at hand."""
-    code = function.__code__
-    linecache.lazycache(code.co_filename, function.__globals__)
+    code, scope = function.__code__, function.__globals__
+    # the cell of a notebook has text in this process alone, and none in its workers
+    origin = getattr(scope.get("__spec__"), "origin", None)
+    if origin != code.co_filename and not os.path.isfile(code.co_filename):
+        return None
+    linecache.lazycache(code.co_filename, scope)
     return _find_node(code, code.co_filename)
 
 
