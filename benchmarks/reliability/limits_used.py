@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 from benchmarks.timing import load, signed
 
 import smoothcruiser as sc
-from smoothcruiser.jit.interrupts import Stopwatch
+from smoothcruiser.run_control.clock import Stopwatch
 
 LATE_SHARE, LATE_SECONDS, LEAST = 0.1, 0.5, 0.8
 DELTA = 0.05

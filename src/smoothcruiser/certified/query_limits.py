@@ -45,13 +45,14 @@ from smoothcruiser.certified.price_forecast import (
 )
 from smoothcruiser.certified.sweeps.ranges import largest_value
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.interrupts import StopRequest, Stopwatch
 from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.declaration_checks import is_undiscounted
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Phases
 from smoothcruiser.query import nearest_to_zero
+from smoothcruiser.run_control.clock import Stopwatch
+from smoothcruiser.run_control.stop_requests import StopRequest
 
 SHARE = 0.5  # the rest is for other programs, and for a snapshot of the search
 LARGE_SHARE = 0.9

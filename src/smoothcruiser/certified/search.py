@@ -49,16 +49,16 @@ from smoothcruiser.certified.snapshots.store_io import (
 )
 from smoothcruiser.certified.state_table import Table, table_of
 from smoothcruiser.displayable import Shown, brief
-from smoothcruiser.engines.watchdog import end_calls_at, warn_if_overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
-from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copy_state
 from smoothcruiser.progress import Callback, report_progress
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import ComputeKeywords
 from smoothcruiser.records.data import Framed, draw_object
+from smoothcruiser.run_control.call_seconds import end_calls_at, warn_if_overdue
+from smoothcruiser.run_control.stop_requests import stoppable_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -60,9 +60,9 @@ from smoothcruiser.certified.steering import Jobs, Steering
 from smoothcruiser.certified.sweeps.region import Sweeps
 from smoothcruiser.certified.sweeps.steering_kernel import FIRST_BATCH
 from smoothcruiser.errors import Interrupted, InvalidInput
-from smoothcruiser.jit.interrupts import TimeIsUp
 from smoothcruiser.problem.model.tabular import Ints
 from smoothcruiser.progress import Progress, says_stop
+from smoothcruiser.run_control.stop_requests import TimeIsUp
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,6 @@ from smoothcruiser.certified.sweeps.pooled import PooledRegion
 from smoothcruiser.certified.sweeps.region import Region, Sweeps
 from smoothcruiser.certified.sweeps.total_sweeps import TotalRegion
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.interrupts import pause_stopwatch
 from smoothcruiser.problem.action_sampler import refuse_sampled
 from smoothcruiser.problem.assumptions import search_assumptions
 from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
@@ -47,6 +46,7 @@ from smoothcruiser.problem.model.known_outcomes import has_rows
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.query import Compute, ComputeKeywords, Promise, check_delta
+from smoothcruiser.run_control.clock import pause_stopwatch
 
 
 class SearchState:

@@ -38,10 +38,8 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.watchdog import calls_the_oracle, limit_call_seconds
 from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.jit.build import is_compiled
-from smoothcruiser.jit.interrupts import Stopwatch, stoppable
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import Stream, stream
 from smoothcruiser.problem.assumptions import same_future
@@ -75,6 +73,9 @@ from smoothcruiser.problem.wary_actions import (
     make_wary,
     refuse_named_legal,
 )
+from smoothcruiser.run_control.call_seconds import calls_the_oracle, limit_call_seconds
+from smoothcruiser.run_control.clock import Stopwatch
+from smoothcruiser.run_control.stop_requests import stoppable
 
 # After this time no further pair is inspected: some simulators take seconds per
 # call.
@@ -135,6 +136,10 @@ def look(
     max_pairs = problem.inspected_pairs
     if most_calls is not None:
         max_pairs = min(max_pairs, most_calls // CALLS_PER_LOOK)
+    if is_compiled(problem.oracle):
+        from smoothcruiser.jit.oracle import listen_without_lock
+
+        listen_without_lock()
     inspector = _Inspector(problem, state, seed, max_pairs)
     if seconds is not None:
         inspector.seconds = min(seconds, LOOK_SECONDS)

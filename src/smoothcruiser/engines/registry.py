@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from smoothcruiser.engines.base import Engine, Executor, Job, Workers
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
-from smoothcruiser.jit.interrupts import unbroken
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Compute
+from smoothcruiser.run_control.stop_requests import unbroken
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.first_shard import FirstShard

@@ -24,8 +24,8 @@ from smoothcruiser.engines.base import Workers
 from smoothcruiser.engines.root_scores import Sums, add_sums
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
-from smoothcruiser.jit.interrupts import count_stop
 from smoothcruiser.progress import Callback, Phases, time_left
+from smoothcruiser.run_control.stop_requests import count_stop
 from smoothcruiser.schedule.schedule import Schedule
 
 Keep = Callable[[Shard, Partial], None]

@@ -29,7 +29,6 @@ from smoothcruiser.engines.inspection import (
     look,
 )
 from smoothcruiser.engines.registry import machine_code
-from smoothcruiser.engines.watchdog import warn_if_overdue
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import (
     Certificate,
@@ -56,18 +55,15 @@ from smoothcruiser.evaluation.path_rules import (
 from smoothcruiser.evaluation.path_sampling import NO_LIMIT, PathRun
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
-from smoothcruiser.jit.interrupts import (
-    StopRequest,
-    Stopwatch,
-    pause_stopwatch,
-    stoppable_run,
-)
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.declaration_checks import refuse_undiscounted
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Phases
 from smoothcruiser.query import Query
+from smoothcruiser.run_control.call_seconds import warn_if_overdue
+from smoothcruiser.run_control.clock import Stopwatch, pause_stopwatch
+from smoothcruiser.run_control.stop_requests import StopRequest, stoppable_run
 from smoothcruiser.tree.search_numbers import Setting
 from smoothcruiser.tree.search_setting import REACH
 from smoothcruiser.tree.tree import Tree

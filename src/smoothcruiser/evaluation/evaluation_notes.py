@@ -10,10 +10,10 @@ from typing import Any
 
 from smoothcruiser.estimate import Certificate, Estimate, Interval, note_agreement
 from smoothcruiser.evaluation.rollouts import Rollouts
-from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.problem.assumptions import DECLARED, assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
+from smoothcruiser.run_control.stop_requests import StopRequest
 
 DEFAULT_DELTA = 0.05
 

@@ -22,12 +22,10 @@ import numpy as np
 from smoothcruiser.engines.compiled.kernel import allocate
 from smoothcruiser.engines.compiled.tiers import ADDRESS, Handover, tier_choice
 from smoothcruiser.engines.pools.threads import Threads
-from smoothcruiser.engines.watchdog import limit_call_seconds
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.evaluation import kernel as evaluate_kernel
 from smoothcruiser.evaluation.path_rules import COLUMNS, Path, PathRule, path_length
 from smoothcruiser.jit.build import compile_function
-from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators import Operator
@@ -36,6 +34,8 @@ from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copy_state
 from smoothcruiser.problem.step_errors import call_oracle
+from smoothcruiser.run_control.call_seconds import limit_call_seconds
+from smoothcruiser.run_control.stop_requests import StopRequest
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.compiled_tree import machine_for
 from smoothcruiser.tree.kernels.shared_machine import RowMachine, as_columns

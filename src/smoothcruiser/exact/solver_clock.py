@@ -11,8 +11,9 @@ import math
 import time
 
 from smoothcruiser.jit.forms import KernelFamily
-from smoothcruiser.jit.interrupts import StopRequest, Stopwatch
 from smoothcruiser.progress import Callback, Phase, Phases
+from smoothcruiser.run_control.clock import Stopwatch
+from smoothcruiser.run_control.stop_requests import StopRequest
 
 REPORT_SECONDS = 0.1  # between two reports
 EXACT = KernelFamily(compiling=9.0)

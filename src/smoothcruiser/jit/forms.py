@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.jit.build import called_functions, compile_function, is_on_disk
-from smoothcruiser.jit.interrupts import pause_stopwatch
+from smoothcruiser.run_control.clock import pause_stopwatch
 
 # CPU seconds of loading a family that an earlier process kept, and of importing Numba
 LOADING, IMPORTING = 0.4, 0.5

@@ -24,17 +24,20 @@ action has to be stored. Left out: the uses of a problem with sampled actions
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, typeof, types
 from numba.core.extending import overload
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.jit.random.stream_type import STREAM, stream_at
 from smoothcruiser.jit.random.streams import METHODS, missing_method
 from smoothcruiser.jit.state_words import hashing
+from smoothcruiser.run_control import signal_listener
+from smoothcruiser.run_control.clock import pause_stopwatch
 
 
 def oracle_parts(
@@ -286,3 +289,36 @@ def compiled_list(step: Any, sample_action: Any) -> tuple[Any, Any]:
         return step(state, nth_action(state, action), rng)
 
     return numbered_step, nth_action
+
+
+@cache
+def _compiled_listen() -> Any:
+    """``listen`` over the C library's functions, for a thread without Python's lock."""
+    int32, int64 = types.int32, types.int64
+    return compile_function(
+        signal_listener.listen,
+        nogil=True,
+        salt="libc",
+        read=types.ExternalFunction("read", int64(int32, int64, int64)),
+        write=types.ExternalFunction("write", int64(int32, int64, int64)),
+        clock_gettime=types.ExternalFunction("clock_gettime", int32(int32, int64)),
+        end_process=types.ExternalFunction("_exit", types.void(int32)),
+    )
+
+
+def listen_without_lock() -> None:
+    """Let a second Ctrl-C end compiled code that runs with Python's lock.
+
+    That is a compiled step which Python calls. Costs a compiled loop, kept on disk.
+    """
+    listener = signal_listener.current_listener()
+    if listener is None or listener.form is not signal_listener.listen:
+        return
+    with pause_stopwatch():
+        compiled = _compiled_listen()
+        number = np.ctypeslib.as_array(listener.number)
+        words = np.ctypeslib.as_array(listener.words)
+        compiled.compile(tuple(map(typeof, (0, number, 0, words))))
+    listener.use_form(
+        lambda descriptor, _, address, __: compiled(descriptor, number, address, words)
+    )

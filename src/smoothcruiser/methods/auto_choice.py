@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.jit.interrupts import Stopwatch, pause_stopwatch
 from smoothcruiser.methods.advice import (
     call_ratio,
     least_of_search,
@@ -38,6 +37,7 @@ from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
 from smoothcruiser.problem.model.known_outcomes import BadRow, NoRow
 from smoothcruiser.query import Limits, Query
+from smoothcruiser.run_control.clock import Stopwatch, pause_stopwatch
 from smoothcruiser.schedule.compiler.optimizer import LARGEST_EXACT
 from smoothcruiser.schedule.number_text import power_of_ten, short
 from smoothcruiser.schedule.reach import MOST_ROWS, USEFUL, patience

@@ -17,7 +17,6 @@ from smoothcruiser.errors import (
     WorkersLost,
 )
 from smoothcruiser.estimate import Estimate, unsampled_estimate
-from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Forecast,
@@ -32,6 +31,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.progress import skip_last_report
 from smoothcruiser.query import DEFAULT_DELTA, Compute, Promise, Query
+from smoothcruiser.run_control.stop_requests import stoppable_run
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.estimate import Estimate, unsampled_estimate
-from smoothcruiser.jit.interrupts import StopRequest, stoppable_run
 from smoothcruiser.methods.base import (
     BY_HAND,
     SAID_STOP,
@@ -22,6 +21,7 @@ from smoothcruiser.problem.declaration_checks import is_undiscounted
 from smoothcruiser.problem.model.known_outcomes import check_model
 from smoothcruiser.progress import skip_last_report
 from smoothcruiser.query import Query, nearest_to_zero
+from smoothcruiser.run_control.stop_requests import StopRequest, stoppable_run
 
 if TYPE_CHECKING:
     from smoothcruiser.exact.reachable import KnownModel

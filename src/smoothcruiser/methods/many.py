@@ -44,7 +44,6 @@ from smoothcruiser.estimate import (
     terminal_estimate,
     unsampled_estimate,
 )
-from smoothcruiser.jit.interrupts import Stopwatch, current_stops, stoppable
 from smoothcruiser.methods.base import (
     BY_HAND,
     DEFAULT_BUDGET,
@@ -70,6 +69,8 @@ from smoothcruiser.progress import (
     time_left,
 )
 from smoothcruiser.query import Limits, Promise, Query, check_delta
+from smoothcruiser.run_control.clock import Stopwatch
+from smoothcruiser.run_control.stop_requests import current_stops, stoppable
 from smoothcruiser.schedule.number_text import short
 
 

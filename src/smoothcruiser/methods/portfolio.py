@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.estimate import Estimate, Interval
-from smoothcruiser.jit.interrupts import Stopwatch, count_stop, pause_stopwatch
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, UnstartedAnswer
 from smoothcruiser.methods.certified_search import PreparedSearch, ask, memory_of
 from smoothcruiser.methods.schedule_run import combine_estimates, intersect_intervals
@@ -26,6 +25,8 @@ from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of
 from smoothcruiser.records.json_shapes import DataclassShape
 from smoothcruiser.records.shapes import Count, Schema
+from smoothcruiser.run_control.clock import Stopwatch, pause_stopwatch
+from smoothcruiser.run_control.stop_requests import count_stop
 from smoothcruiser.schedule.number_text import duration, rate, short
 from smoothcruiser.schedule.schedule import Level
 

@@ -25,7 +25,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle
 from smoothcruiser.errors import Interrupted, InvalidInput, StoreError, WorkersLost
 from smoothcruiser.estimate import (
     Certificate,
@@ -36,17 +35,18 @@ from smoothcruiser.estimate import (
     error_if_near,
     not_excluded,
 )
-from smoothcruiser.jit.interrupts import (
-    Stopwatch,
-    count_stop,
-    stoppable,
-    tell_at_the_end,
-)
 from smoothcruiser.methods.schedule_within_limits import FittedSchedule
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Phase, Phases
 from smoothcruiser.query import Compute, Query
+from smoothcruiser.run_control.call_seconds import Breaker, calls_the_oracle
+from smoothcruiser.run_control.clock import Stopwatch
+from smoothcruiser.run_control.stop_requests import (
+    count_stop,
+    stoppable,
+    tell_at_the_end,
+)
 from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from smoothcruiser.engines.shards import CALLS_PER_SHARD
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, Unpayable
-from smoothcruiser.jit.interrupts import Stopwatch, pause_stopwatch
 from smoothcruiser.query import Query
+from smoothcruiser.run_control.clock import Stopwatch, pause_stopwatch
 from smoothcruiser.schedule.number_text import power_of_ten, short
 from smoothcruiser.schedule.reach import (
     Clock,
@@ -41,8 +41,8 @@ from smoothcruiser.theory.least_price import least_price
 if TYPE_CHECKING:
     from smoothcruiser.engines.calibrate import Speed
     from smoothcruiser.engines.pilot import FirstSamples
-    from smoothcruiser.engines.watchdog import Breaker
     from smoothcruiser.engines.worker_reuse import TimedWorkers
+    from smoothcruiser.run_control.call_seconds import Breaker
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
 SHARE = 0.05  # of the calls, to measure the simulator
@@ -407,7 +407,7 @@ def _measure_pace(query: Query, most_calls: float) -> _Pace:
     with pause_stopwatch():  # they load Numba
         from smoothcruiser.engines.pools.base import check_workers
         from smoothcruiser.engines.registry import choose
-        from smoothcruiser.engines.watchdog import Breaker
+        from smoothcruiser.run_control.call_seconds import Breaker
 
     time_limit = query.limits.seconds
     assert time_limit is not None

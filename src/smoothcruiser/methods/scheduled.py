@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.estimate import Estimate, terminal_estimate
-from smoothcruiser.jit.interrupts import Stopwatch, pause_stopwatch
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Method,
@@ -35,6 +34,7 @@ from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import finish, show_bar
 from smoothcruiser.query import Compute, PlanKeywords, Query
+from smoothcruiser.run_control.clock import Stopwatch, pause_stopwatch
 from smoothcruiser.schedule.number_text import short
 from smoothcruiser.schedule.reach import OutOfReach
 from smoothcruiser.schedule.schedule import Schedule

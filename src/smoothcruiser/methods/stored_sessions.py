@@ -15,7 +15,7 @@ and one delta, for all decisions (with a horizon each decision has its own); whe
 ``auto`` would run a schedule after it, the search has all the time.
 
 Preparing once counts against the seconds of no decision, like compiling
-(``jit.interrupts``). Without a time limit ``auto`` chooses at every state, as ``plan``
+(``run_control``). Without a time limit ``auto`` chooses at every state, as ``plan``
 does.
 """
 
@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.jit.interrupts import Stopwatch, pause_stopwatch
 from smoothcruiser.methods import METHODS
 from smoothcruiser.methods.base import Prepared, Session, prepare_answer
 from smoothcruiser.methods.portfolio import (
@@ -46,6 +45,7 @@ from smoothcruiser.problem.arguments import check_keywords, is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback
 from smoothcruiser.query import ComputeKeywords, Query
+from smoothcruiser.run_control.clock import Stopwatch, pause_stopwatch
 
 if TYPE_CHECKING:
     from smoothcruiser.store import StoredRun

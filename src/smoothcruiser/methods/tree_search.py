@@ -30,12 +30,6 @@ from smoothcruiser.estimate import (
     estimate_subject,
     unsampled_estimate,
 )
-from smoothcruiser.jit.interrupts import (
-    StopRequest,
-    Stopwatch,
-    pause_stopwatch,
-    stoppable_run,
-)
 from smoothcruiser.methods.base import (
     BY_HAND,
     SAID_STOP,
@@ -46,6 +40,8 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.progress import Callback, Phases, add_earlier_work
 from smoothcruiser.query import Limits, Query
+from smoothcruiser.run_control.clock import Stopwatch, pause_stopwatch
+from smoothcruiser.run_control.stop_requests import StopRequest, stoppable_run
 from smoothcruiser.tree.proofs import check_solvable
 from smoothcruiser.tree.search_rules import UCT, Search
 from smoothcruiser.tree.search_setting import Growth

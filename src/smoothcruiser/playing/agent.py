@@ -35,7 +35,6 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, estimate_subject
-from smoothcruiser.jit.interrupts import Stopwatch
 from smoothcruiser.jit.random import LOTS, Key
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import (
@@ -52,6 +51,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import LiveOracle
 from smoothcruiser.progress import finish, show_bar
 from smoothcruiser.query import KEYWORDS, Query
+from smoothcruiser.run_control.clock import Stopwatch
 
 if TYPE_CHECKING:
     from smoothcruiser.evaluation.policy_reading import PolicyReading

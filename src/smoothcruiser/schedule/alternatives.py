@@ -16,8 +16,8 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from smoothcruiser.errors import SmoothcruiserError, Unpayable
-from smoothcruiser.jit.interrupts import Stopwatch
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.run_control.clock import Stopwatch
 from smoothcruiser.schedule.compiler.optimizer import (
     ALL_KINDS,
     affordable_epsilon,

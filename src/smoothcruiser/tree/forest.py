@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from smoothcruiser.engines.pools.base import Pool
-from smoothcruiser.jit.interrupts import StopRequest
+from smoothcruiser.run_control.stop_requests import StopRequest
 from smoothcruiser.tree.kernels.plain_tree import PlainTree
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.search_numbers import MEAN, PARENT_PRIOR, VISITS_PRIOR

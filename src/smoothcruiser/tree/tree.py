@@ -22,10 +22,8 @@ from typing import Any, Unpack
 
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.engines.inspection import look_once
-from smoothcruiser.engines.watchdog import warn_if_overdue
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, best_action, estimate_subject
-from smoothcruiser.jit.interrupts import Stopwatch, stoppable_run
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.arguments import check_seed, is_whole
@@ -34,6 +32,9 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, finish, show_bar
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import Compute, ComputeKeywords, check_problem
+from smoothcruiser.run_control.call_seconds import warn_if_overdue
+from smoothcruiser.run_control.clock import Stopwatch
+from smoothcruiser.run_control.stop_requests import stoppable_run
 from smoothcruiser.tree import proofs as proof
 from smoothcruiser.tree.forest import Forest
 from smoothcruiser.tree.node import Node

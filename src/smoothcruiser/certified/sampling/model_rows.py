@@ -53,8 +53,8 @@ from smoothcruiser.problem.step_errors import at_pair, call_oracle
 if TYPE_CHECKING:
     from smoothcruiser.certified.search_memory import Memory
     from smoothcruiser.engines.inspection import Looks
-    from smoothcruiser.jit.interrupts import StopRequest
     from smoothcruiser.problem.problem import Problem
+    from smoothcruiser.run_control.stop_requests import StopRequest
 
 BLOCK = 4096  # rows that are entered together
 OVER = object()  # the next state of a call that ended the episode

@@ -40,7 +40,6 @@ from smoothcruiser.errors import (
     OracleError,
     SmoothcruiserError,
 )
-from smoothcruiser.jit.interrupts import StopRequest, TimeIsUp
 from smoothcruiser.jit.random import Key
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
 from smoothcruiser.problem.problem import Problem
@@ -59,6 +58,7 @@ from smoothcruiser.problem.step_errors import (
     undeclared_end,
     unpack_answer,
 )
+from smoothcruiser.run_control.stop_requests import StopRequest, TimeIsUp
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.inspection import Looks

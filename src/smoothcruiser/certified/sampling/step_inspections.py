@@ -18,8 +18,8 @@ from typing import Any
 from smoothcruiser.certified.query_limits import QueryLimits
 from smoothcruiser.certified.sampling.sampler import Sampler
 from smoothcruiser.engines.inspection import LOOK_SECONDS, Looks, describe_inspections
-from smoothcruiser.engines.watchdog import end_calls_at
 from smoothcruiser.errors import Interrupted
+from smoothcruiser.run_control.call_seconds import end_calls_at
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
 # of the seconds: at most so much before the first sample, and after the last

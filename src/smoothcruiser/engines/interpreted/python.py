@@ -8,7 +8,7 @@ around the user's step. The order of calls, the order of sums and every check
 are those of ``reference``; a test holds the two to the same bits.
 
 This file decides nothing about values. It leaves out batches, processes, and
-oracles that hang (``engines.watchdog``).
+oracles that hang (``run_control.call_seconds``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from smoothcruiser.engines.base import Job, not_run
 from smoothcruiser.engines.interpreted.corrections import correction
 from smoothcruiser.engines.root_scores import add_scores
 from smoothcruiser.engines.shards import Partial, Piece, Shard
-from smoothcruiser.engines.watchdog import calls_the_oracle, limit_call_seconds
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.jit.random.streams import Stream, from_words, stream
 from smoothcruiser.operators.sampling import proportional
@@ -40,6 +39,7 @@ from smoothcruiser.problem.step_errors import (
     undeclared_end,
     unpack_answer,
 )
+from smoothcruiser.run_control.call_seconds import calls_the_oracle, limit_call_seconds
 from smoothcruiser.schedule.schedule import Kind, Level
 
 STOPPED = "The run was stopped before this shard was finished."

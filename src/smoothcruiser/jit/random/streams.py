@@ -38,8 +38,9 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.jit.interrupts import pause_stopwatch, unbroken
 from smoothcruiser.jit.random import collection_samplers, distributions
+from smoothcruiser.run_control.clock import pause_stopwatch
+from smoothcruiser.run_control.stop_requests import unbroken
 
 __all__ = ["METHODS", "Stream", "from_words", "missing_method", "stream"]
 

@@ -14,8 +14,8 @@ import pytest
 from numba.core import event
 
 import smoothcruiser as sc
-from smoothcruiser.jit import interrupts as stopwatch
-from smoothcruiser.jit.interrupts import LOCK, Stopwatch, pause_stopwatch
+from smoothcruiser.run_control import clock as stopwatch
+from smoothcruiser.run_control.clock import LOCK, Stopwatch, pause_stopwatch
 
 pytestmark = pytest.mark.compiles
 JUMP = 1000.0  # seconds, far above any limit below

@@ -1,0 +1,113 @@
+"""A clock that stands still while its thread compiles.
+
+The rule for ``seconds=``, in every method: it limits the time in which samples are
+taken and used. Compiling is not counted, and neither is loading compiled code from the
+disk. So the first call on a machine with empty caches takes longer than ``seconds=`` by
+the time for compiling (``compile_seconds`` of the answer), and has as much time for its
+samples as any later one.
+
+Numba compiles where a function is first called, in any line of ours or of a user's. It
+says when it begins and ends (the event of its lock, which also covers loading from its
+cache, and waiting for a thread that compiles), and a ``Stopwatch`` listens. Other work
+that is done once, such as an import of modules, is marked with ``pause_stopwatch``.
+
+Each thread has its own count: compiling beside a run costs the run nothing. This
+file loads no Numba: it listens as soon as others have.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LOCK = "numba:compiler_lock"  # Numba's name for the time in which it compiles
+
+
+class _Thread(threading.local):
+    """The time of one thread that does not count."""
+
+    marked = 0  # depth of ``pause_stopwatch``
+    compiling = 0  # depth of Numba's lock
+    since = 0.0  # when the outermost of them began
+    total = 0.0  # seconds of those that have ended
+
+    def enter(self, marked: int, compiling: int) -> None:
+        if not (self.marked or self.compiling):
+            self.since = time.perf_counter()
+        self.marked += marked
+        self.compiling += compiling
+
+    def leave(self, marked: int, compiling: int) -> None:
+        if not (self.marked or self.compiling):
+            return
+        self.marked -= marked
+        self.compiling = max(0, self.compiling - compiling)
+        if not (self.marked or self.compiling):
+            self.total += time.perf_counter() - self.since
+
+    def now(self) -> float:
+        """The time now, less the seconds that do not count."""
+        if self.compiling and not _compiles():  # an exception came before its end
+            self.leave(0, self.compiling)
+        is_paused = self.marked or self.compiling
+        return (self.since if is_paused else time.perf_counter()) - self.total
+
+
+_here = _Thread()
+_listening: list[object] = []
+
+
+def _compiles() -> bool:
+    """Whether this thread has Numba's lock."""
+    from numba.core.compiler_lock import global_compiler_lock
+
+    return bool(global_compiler_lock.is_locked())
+
+
+def _listen_to_compiler() -> None:
+    """Listen from now on to Numba's compiler, if it is loaded."""
+    if _listening or "numba.core.event" not in sys.modules:
+        return
+    from numba.core import event
+
+    class Compiling(event.Listener):  # type: ignore[misc]
+        def on_start(self, event: object) -> None:
+            """Pause."""
+            _here.enter(0, 1)
+
+        def on_end(self, event: object) -> None:
+            """Go on."""
+            _here.leave(0, 1)
+
+    _listening.append(Compiling())
+    event.register(LOCK, _listening[0])
+
+
+@contextmanager
+def pause_stopwatch() -> Iterator[None]:
+    """Pause the stopwatches of this thread within the block."""
+    _here.enter(1, 0)
+    try:
+        yield
+    finally:
+        _here.leave(1, 0)
+        _listen_to_compiler()
+
+
+class Stopwatch:
+    """The seconds that count since it was made, in the thread that made it."""
+
+    def __init__(self) -> None:
+        _listen_to_compiler()
+        self._begin, self._at = _here.now(), time.perf_counter()
+
+    def elapsed(self) -> float:
+        """The seconds so far."""
+        return _here.now() - self._begin
+
+    def stood_still(self) -> float:
+        """The seconds that do not count so far."""
+        return max(0.0, time.perf_counter() - self._at - self.elapsed())
