@@ -25,7 +25,7 @@ from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.run_control.clock import pause_stopwatch
+from smoothcruiser.run_control.clock import pause_clock
 from smoothcruiser.run_control.stop_requests import stoppable
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule, level_calls
 
@@ -63,7 +63,7 @@ def calls_per_second(
     """
     job = timing_job(problem, state, most_calls)
     start_time = time.perf_counter()
-    with pause_stopwatch():
+    with pause_clock():
         engine = make_engine(executor or default_executor(problem), job)
     compile_seconds = time.perf_counter() - start_time
     began()

@@ -74,7 +74,7 @@ from smoothcruiser.problem.wary_actions import (
     refuse_named_legal,
 )
 from smoothcruiser.run_control.call_seconds import calls_the_oracle, limit_call_seconds
-from smoothcruiser.run_control.clock import Stopwatch
+from smoothcruiser.run_control.clock import Clock
 from smoothcruiser.run_control.stop_requests import stoppable
 
 # After this time no further pair is inspected: some simulators take seconds per
@@ -176,7 +176,7 @@ class _Inspector:
         self.last_pair_calls = CALLS_PER_LOOK  # the last pair's share of it
         self.calls_before_pair: int | None = None  # calls before the pair at hand
         self.looked: list[Look] = []
-        self.stopwatch, self.seconds = Stopwatch(), LOOK_SECONDS
+        self.stopwatch, self.seconds = Clock(), LOOK_SECONDS
 
     def _in_time(self) -> bool:
         return self.calls == 0 or self.stopwatch.elapsed() < self.seconds

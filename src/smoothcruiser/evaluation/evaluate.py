@@ -62,7 +62,7 @@ from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Phases
 from smoothcruiser.query import Query
 from smoothcruiser.run_control.call_seconds import warn_if_overdue
-from smoothcruiser.run_control.clock import Stopwatch, pause_stopwatch
+from smoothcruiser.run_control.clock import Clock, pause_clock
 from smoothcruiser.run_control.stop_requests import StopRequest, stoppable_run
 from smoothcruiser.tree.search_numbers import Setting
 from smoothcruiser.tree.search_setting import REACH
@@ -125,8 +125,8 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         phases = Phases(query.progress, hold)
         if phases.begin("compiling"):
             return unevaluated_estimate(query, stakes.values, phases.refused)
-        watch = Stopwatch()
-        with pause_stopwatch():
+        watch = Clock()
+        with pause_clock():
             rollouts = rollouts_of(task, policy, wants_compiled)
         with closing(rollouts):
             return _run_evaluation(
@@ -141,7 +141,7 @@ def _run_evaluation(
     task: RolloutTask,
     rollouts: Rollouts,
     phases: Phases,
-    watch: Stopwatch,
+    watch: Clock,
 ) -> Estimate:
     """The answer of the rollouts, until a limit or a stop ends them."""
     problem, state, hold = query.problem, query.place, task.hold
@@ -213,7 +213,7 @@ def _run_evaluation(
         method="evaluate",
         certificate=certificate,
         seconds=run_seconds,
-        compile_seconds=watch.stood_still(),
+        compile_seconds=watch.compile_seconds(),
         **estimate_subject(problem, state),
         seed=query.seed,
         executor=rollouts.name,

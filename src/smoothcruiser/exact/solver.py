@@ -149,7 +149,7 @@ def solve_model(
     kernels.policy(model, policy)
     is_unknown = np.isnan(result.values)
     policy[is_unknown] = np.nan
-    compile_seconds = watch.compile_seconds
+    compile_seconds = watch.clock.compile_seconds()
     return Solution(
         values=result.values,
         q_values=np.where(

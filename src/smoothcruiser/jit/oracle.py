@@ -37,7 +37,7 @@ from smoothcruiser.jit.random.stream_type import STREAM, stream_at
 from smoothcruiser.jit.random.streams import METHODS, missing_method
 from smoothcruiser.jit.state_words import hashing
 from smoothcruiser.run_control import signal_listener
-from smoothcruiser.run_control.clock import pause_stopwatch
+from smoothcruiser.run_control.clock import pause_clock
 
 
 def oracle_parts(
@@ -314,7 +314,7 @@ def listen_without_lock() -> None:
     listener = signal_listener.current_listener()
     if listener is None or listener.form is not signal_listener.listen:
         return
-    with pause_stopwatch():
+    with pause_clock():
         compiled = _compiled_listen()
         number = np.ctypeslib.as_array(listener.number)
         words = np.ctypeslib.as_array(listener.words)

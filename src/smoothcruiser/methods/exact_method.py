@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -91,17 +90,13 @@ class PreparedSolution(Prepared):
 
         start_time = time.perf_counter()
         problem, state = self.query.problem, self.query.place
-        time_limit = self.query.limits.seconds
-        deadline = math.inf if time_limit is None else start_time + time_limit
-        solver_watch = Watch(self.query.progress, hold, deadline)
+        solver_watch = Watch(self.query.progress, hold, self.query.limits.seconds)
         if problem.tables is None:
             problem = replace(problem, initial_state=state)
 
         try:
             with hold.opened():
-                model = self.listed_model or known_model(
-                    problem, deadline, solver_watch
-                )
+                model = self.listed_model or known_model(problem, solver_watch)
         except (TooLarge, Interrupted, KeyboardInterrupt) as stop:
             # there are too many states for any time, or any total is possible
             if solver_watch() is None or is_undiscounted(problem):

@@ -8,8 +8,8 @@ samples as any later one.
 
 Numba compiles where a function is first called, in any line of ours or of a user's. It
 says when it begins and ends (the event of its lock, which also covers loading from its
-cache, and waiting for a thread that compiles), and a ``Stopwatch`` listens. Other work
-that is done once, such as an import of modules, is marked with ``pause_stopwatch``.
+cache, and waiting for a thread that compiles), and a ``Clock`` listens. Other work
+that is done once, such as an import of modules, is marked with ``pause_clock``.
 
 Each thread has its own count: compiling beside a run costs the run nothing. This
 file loads no Numba: it listens as soon as others have.
@@ -17,19 +17,21 @@ file loads no Numba: it listens as soon as others have.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+LEAST_SECONDS = 1e-3  # a part of a run that is begun gets so many
 LOCK = "numba:compiler_lock"  # Numba's name for the time in which it compiles
 
 
 class _Thread(threading.local):
     """The time of one thread that does not count."""
 
-    marked = 0  # depth of ``pause_stopwatch``
+    marked = 0  # depth of ``pause_clock``
     compiling = 0  # depth of Numba's lock
     since = 0.0  # when the outermost of them began
     total = 0.0  # seconds of those that have ended
@@ -87,8 +89,8 @@ def _listen_to_compiler() -> None:
 
 
 @contextmanager
-def pause_stopwatch() -> Iterator[None]:
-    """Pause the stopwatches of this thread within the block."""
+def pause_clock() -> Iterator[None]:
+    """Pause the clocks of this thread within the block."""
     _here.enter(1, 0)
     try:
         yield
@@ -97,17 +99,32 @@ def pause_stopwatch() -> Iterator[None]:
         _listen_to_compiler()
 
 
-class Stopwatch:
+class Clock:
     """The seconds that count since it was made, in the thread that made it."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float | None = None, spent: float = 0.0) -> None:
+        """``spent`` of the ``limit`` were taken before."""
         _listen_to_compiler()
-        self._begin, self._at = _here.now(), time.perf_counter()
+        self.limit = math.inf if limit is None else limit
+        self._begin, self._at = _here.now() - spent, time.perf_counter() - spent
 
     def elapsed(self) -> float:
         """The seconds so far."""
         return _here.now() - self._begin
 
-    def stood_still(self) -> float:
+    def left(self) -> float:
+        """The seconds until the limit, below 0 after it."""
+        return self.limit - self.elapsed()
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit."""
+        return self.limit < math.inf
+
+    def remaining(self) -> float | None:
+        """The seconds for a part that is begun now, or None without a limit."""
+        return max(LEAST_SECONDS, self.left()) if self.is_limited else None
+
+    def compile_seconds(self) -> float:
         """The seconds that do not count so far."""
         return max(0.0, time.perf_counter() - self._at - self.elapsed())

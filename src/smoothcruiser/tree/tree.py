@@ -33,7 +33,7 @@ from smoothcruiser.progress import Callback, finish, show_bar
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import Compute, ComputeKeywords, check_problem
 from smoothcruiser.run_control.call_seconds import warn_if_overdue
-from smoothcruiser.run_control.clock import Stopwatch
+from smoothcruiser.run_control.clock import Clock
 from smoothcruiser.run_control.stop_requests import stoppable_run
 from smoothcruiser.tree import proofs as proof
 from smoothcruiser.tree.forest import Forest
@@ -187,7 +187,7 @@ class Tree(Shown):
         start_time, seconds, growth_watch = (
             time.perf_counter(),
             growth.seconds,
-            Stopwatch(),
+            Clock(),
         )
         with stoppable_run() as hold, warn_if_overdue(seconds):
             try:
@@ -233,7 +233,7 @@ class Tree(Shown):
                         or self.num_calls >= last_call
                         or (self.method.solve and self.backend.is_solved)
                         or nothing_left
-                        or slice_end - start_time - growth_watch.stood_still()
+                        or slice_end - start_time - growth_watch.compile_seconds()
                         >= (seconds or math.inf)
                     ):
                         break

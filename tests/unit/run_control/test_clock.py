@@ -15,13 +15,13 @@ from numba.core import event
 
 import smoothcruiser as sc
 from smoothcruiser.run_control import clock as stopwatch
-from smoothcruiser.run_control.clock import LOCK, Stopwatch, pause_stopwatch
+from smoothcruiser.run_control.clock import LOCK, Clock, pause_clock
 
 pytestmark = pytest.mark.compiles
 JUMP = 1000.0  # seconds, far above any limit below
 
 
-class Clock:
+class MovedTime:
     def __init__(self, monkeypatch):
         self.now, self.jumps = 0.0, 0
         monkeypatch.setattr(time, "perf_counter", lambda: self.now)
@@ -30,38 +30,38 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     monkeypatch.setattr(stopwatch, "_here", stopwatch._Thread())
-    return Clock(monkeypatch)
+    return MovedTime(monkeypatch)
 
 
 def test_it_stands_still_where_it_is_told_to(clock):
-    watch = Stopwatch()
+    watch = Clock()
     clock.now = 2.0
-    assert (watch.elapsed(), watch.stood_still()) == (2.0, 0.0)
-    with pause_stopwatch():
+    assert (watch.elapsed(), watch.compile_seconds()) == (2.0, 0.0)
+    with pause_clock():
         clock.now = 5.0
-        with pause_stopwatch():
+        with pause_clock():
             clock.now = 6.0
             assert watch.elapsed() == 2.0
         clock.now = 7.0
-        inside = Stopwatch()
+        inside = Clock()
         clock.now = 9.0
         assert (watch.elapsed(), inside.elapsed()) == (2.0, 0.0)
     clock.now = 10.0
-    assert (watch.elapsed(), watch.stood_still()) == (3.0, 7.0)
+    assert (watch.elapsed(), watch.compile_seconds()) == (3.0, 7.0)
     assert inside.elapsed() == 1.0
-    with pytest.raises(KeyError), pause_stopwatch():
+    with pytest.raises(KeyError), pause_clock():
         raise KeyError
     clock.now = 11.0
     assert watch.elapsed() == 4.0
 
 
 def test_it_hears_of_compiling_in_its_own_thread_alone(clock):
-    watch = Stopwatch()
+    watch = Clock()
     with numba.core.compiler_lock.global_compiler_lock:
         clock.now = 3.0
-        with pause_stopwatch():
+        with pause_clock():
             clock.now = 4.0
-    assert (watch.elapsed(), watch.stood_still()) == (0.0, 4.0)
+    assert (watch.elapsed(), watch.compile_seconds()) == (0.0, 4.0)
 
     def compiles():
         with numba.core.compiler_lock.global_compiler_lock:
@@ -70,12 +70,12 @@ def test_it_hears_of_compiling_in_its_own_thread_alone(clock):
     thread = threading.Thread(target=compiles)
     thread.start()
     thread.join()
-    assert (watch.elapsed(), watch.stood_still()) == (2.0, 4.0)
+    assert (watch.elapsed(), watch.compile_seconds()) == (2.0, 4.0)
 
 
 def test_it_goes_on_where_an_exception_took_the_end_of_compiling(clock):
     """Ctrl-C between Numba's event and its lock: a limit must not stand still for ever."""
-    watch = Stopwatch()
+    watch = Clock()
     event.start_event(LOCK)
     clock.now = 2.0
     assert watch.elapsed() == 0.0  # nobody has the lock: it is over
@@ -108,7 +108,7 @@ class Slow(event.Listener):
 
 @pytest.fixture
 def slow(monkeypatch):
-    Stopwatch()  # it hears of compiling before the clock moves
+    Clock()  # it hears of compiling before the clock moves
     listener = Slow(monkeypatch)
     event.register(LOCK, listener)
     yield listener
