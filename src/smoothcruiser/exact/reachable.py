@@ -29,9 +29,8 @@ from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, Unpayab
 from smoothcruiser.exact import elimination
 from smoothcruiser.exact import elimination as flow
 from smoothcruiser.exact.loops import Model
-from smoothcruiser.exact.model import Kernels, room_for_policy
+from smoothcruiser.exact.model import Kernels, Watch, room_for_policy
 from smoothcruiser.exact.solution import SLACK, UNIT
-from smoothcruiser.exact.solver_clock import Watch
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.declaration_checks import is_undiscounted

@@ -54,7 +54,7 @@ import time
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.exact.model import Evaluator, evaluator, prepare
+from smoothcruiser.exact.model import Evaluator, Watch, evaluator, prepare
 from smoothcruiser.exact.reachable import (
     KnownModel,
     SearchResult,
@@ -69,7 +69,6 @@ from smoothcruiser.exact.solution import (
     left_early,
     names_of,
 )
-from smoothcruiser.exact.solver_clock import Watch
 from smoothcruiser.exact.undiscounted.chains import SweepBudget
 from smoothcruiser.exact.undiscounted.total_rewards import solve_totals
 from smoothcruiser.operators.dispatch import is_greedy

@@ -552,8 +552,8 @@ def known_model_answer(
         seconds: for listing states.
         searched: whether a search would know when to end.
     """
+    from smoothcruiser.exact.model import Watch
     from smoothcruiser.exact.reachable import TooLarge, explore
-    from smoothcruiser.exact.solver_clock import Watch
 
     rooted_problem = replace(query.problem, initial_state=query.state)
     try:

@@ -82,11 +82,11 @@ class PreparedSolution(Prepared):
             return self._solve_within(hold)
 
     def _solve_within(self, hold: StopRequest) -> Estimate:
+        from smoothcruiser.exact.model import Watch
         from smoothcruiser.exact.proof import broken_claims
         from smoothcruiser.exact.reachable import TooLarge, known_model
         from smoothcruiser.exact.solution import exact_estimate
         from smoothcruiser.exact.solver import solve_model
-        from smoothcruiser.exact.solver_clock import Watch
 
         start_time = time.perf_counter()
         problem, state = self.query.problem, self.query.place

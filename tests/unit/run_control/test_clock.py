@@ -182,7 +182,7 @@ def test_compiling_takes_no_time_from_many_states(slow):
 
 
 def test_compiling_takes_no_time_from_a_solution(monkeypatch):
-    from smoothcruiser.exact.solver_clock import EXACT
+    from smoothcruiser.exact.model import EXACT
     from smoothcruiser.jit import forms
 
     real, later = time.perf_counter, [0.0]

@@ -16,7 +16,7 @@ import smoothcruiser as sc
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import TooLarge, explore, solve
-from smoothcruiser.exact.solver_clock import Watch
+from smoothcruiser.exact.model import Watch
 
 
 def never(state: Any, action: int, rng: Any) -> Any:
