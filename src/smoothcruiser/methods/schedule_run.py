@@ -223,9 +223,9 @@ def _sample_shards(
             looked_at = time.perf_counter()
             if chosen.inspects:
                 begin("inspecting")
-                _inspect_first(pool, query.seed, clock.share, chosen.begun)
+                _inspect_first(pool, query.seed, look_share, chosen.begun)
             replay(pool, query.seed)
-            if clock.seconds is not None:  # leave time to do so after the run
+            if time_limit is not None:  # leave time to do so after the run
                 look_seconds = (time.perf_counter() - looked_at) / 2.0
                 alarm.set(
                     pool.stop, clock.left() - min(look_seconds, look_share or 0.0)
