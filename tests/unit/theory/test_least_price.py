@@ -49,7 +49,12 @@ GRIDS = [(operator, small_grid) for operator in OPERATORS[:2]]
 GRIDS += [pytest.param(x, large_grid, marks=pytest.mark.slow) for x in OPERATORS]
 
 
-@pytest.mark.parametrize("operator, grid", GRIDS, ids=str)
+def name_part(part):
+    """A name for test ids that is the same in every process."""
+    return getattr(part, "__name__", str(part))
+
+
+@pytest.mark.parametrize("operator, grid", GRIDS, ids=name_part)
 def test_no_compiled_schedule_is_cheaper_or_shorter(operator, grid):
     worlds, deltas = grid(operator)
     targets = ("q_values", "value")
