@@ -36,7 +36,8 @@ from smoothcruiser.certified.bounds.base import pair_cost
 from smoothcruiser.certified.bounds.betting import best_bound
 from smoothcruiser.certified.price_forecast import price_bound
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.steering import Steering
+from smoothcruiser.certified.steering import LEAST_GROWTH, Steering
+from smoothcruiser.certified.sweeps.steering_kernel import FIRST_BATCH
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
 from smoothcruiser.operators import Entropy
@@ -111,7 +112,25 @@ def _entropy(q: Any, t: float) -> Any:
 class Uniform(Certified):
     """Certified search that samples every pair equally often."""
 
-    uniform = True
+    class steering(Steering):
+        def next_calls(self, root: int, limits: Any, drawn_pairs: int) -> int:
+            return 2**62
+
+        def num_steerable(self, limits: Any, calls: int) -> int:
+            return calls
+
+        def steered_jobs(self, root: int, limits: Any, calls: int) -> Any:
+            self.region.list_reach()
+            nodes, pairs = self.memory.graph.nodes, self.memory.graph.pairs
+            n = pairs["total"][: self.memory.num_pairs]
+            nodes["mass"][1 : self.memory.num_nodes] = 1.0
+            new_pairs = np.flatnonzero(n == 0.0)
+            jobs = new_pairs if len(new_pairs) else np.arange(len(n))
+            count = max(FIRST_BATCH, int(n.max(initial=0.0)))
+            if not len(new_pairs):
+                count = max(1, int(LEAST_GROWTH * count))
+            jobs = jobs[: max(1, calls // count)]
+            return jobs, np.full(len(jobs), min(count, calls), dtype=np.int64)
 
 
 def show_lake() -> None:

@@ -1,22 +1,23 @@
 """The data layout of certified search: flat arrays that compiled code reads.
 
-A node is a state; node 0 is the end, with value 0: every terminal state and every state
-after the last step. Where there is a horizon, a stage is a node with a number of steps
-left; the stages of one number are neighbours (``Layers``), and a node holds the bounds
-of the number under consideration. A pair is a node with one legal action; the pairs of
-a node are neighbours. An entry is a distinct outcome (next state, reward) of a pair
-with the number of times it came, or with its probability where the model is known. The
-entries of a pair are neighbours in a pool, in a block with room for a quarter more than
-there are at the most (``memory_kernel.room_class``); a block that became too small is
-given to the next pair that needs one of its size, and the pool is packed whenever it
-grows.
+A node is a state; node 0 is the end, with value 0: every terminal state and
+every state after the last step. Where there is a horizon, a stage is a node
+with a number of steps left; the stages of one number are neighbours
+(``Layers``), and a node holds the bounds of the number under consideration. A
+pair is a node with one legal action; the pairs of a node are neighbours. An
+entry is a distinct outcome (next state, reward) of a pair with the number of
+times it came, or with its probability where the model is known. The entries of
+a pair are neighbours in a pool, in a block with room for a quarter more than
+there are at the most (``memory_kernel.room_class``); a block that became too
+small is given to the next pair that needs one of its size, and the pool is
+packed whenever it grows.
 
-Records are as small as their contents allow: docs/certified.md, section 9. Indices have
-32 bits, so that a memory numbers at most ``MOST`` nodes, pairs or places in the pool.
-Loops name a node, a pair or an entry by its number and read columns,
-``g.pairs["total"][pair]``: compiled code finds the field of a record there, and the
-interpreter a memoryview of it (``jit.forms``). Entries have columns of their own,
-because records of 20 bytes have no views.
+Records are as small as their contents allow: docs/certified.md, section 9.
+Indices have 32 bits, so that a memory numbers at most ``MOST`` nodes, pairs or
+places in the pool. Loops name a node, a pair or an entry by its number and read
+columns, ``g.pairs["total"][pair]``: compiled code finds the field of a record
+there, and the interpreter a memoryview of it (``jit.forms``). Entries have
+columns of their own, because records of 20 bytes have no views.
 
 A pair has the fields below and those that its bound needs (``pair_type``).
 """
@@ -149,6 +150,17 @@ class Layers(NamedTuple):
     counts: Ints
 
 
+class Steps(NamedTuple):
+    """Facts about layers before the first sample, and working memory."""
+
+    # (D + 1, 2, 4): for the layers that may be listed and for max and min to move,
+    # the bounds on V and on Q that the facts give
+    boxes: Any
+    horizon: int
+    place: Ints  # (N,): 1 + the place of a node's stage in a layer, 0 if it has none
+    claims: Any  # (N, 2): the user's bounds on V; (0, 2) without them
+
+
 def pair_type(fields: tuple[tuple[str, str], ...], num_actions: int = 0) -> Any:
     """The type of a pair with a bound that remembers ``fields`` between sweeps."""
     wide_types = {"action": "i4"} if num_actions > FEW_ACTIONS else {}
@@ -179,3 +191,11 @@ def free_slots(size: int) -> Any:
     slots = np.zeros(size, PLACE)
     slots["pair"] = -1
     return slots
+
+
+def empty_layers(g: Graph) -> tuple[Layers, Steps]:
+    """One layer of a horizon of one step, without a state of the graph in it."""
+    starts, counts = np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    places, no_claims = np.zeros(len(g.nodes), dtype=np.int64), np.zeros((0, 2))
+    steps = Steps(np.zeros((1, 2, 4)), 1, places, no_claims)
+    return Layers(np.zeros(1, STAGE), starts, counts), steps

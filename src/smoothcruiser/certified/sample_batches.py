@@ -1,12 +1,13 @@
 """Batches of samples on their way into the memory, which can wait.
 
 A round is a list of jobs, (pair, number of samples). Its samples are taken in
-batches of at most ``CHUNK``, and entered in the memory (``batch_entry``). A batch may be
-sampled in slices of any size, because every pair has a stream of its own. So the
-clock may decide where a slice ends, and a snapshot between two slices loses nothing.
+batches of at most ``CHUNK``, and entered in the memory (``batch_entry``). A
+batch may be sampled in slices of any size, because every pair has a stream of
+its own. So the clock may decide where a slice ends, and a snapshot between two
+slices loses nothing.
 
-How many samples a slice has, its duration decides (``SlicePace``): the clock may, since
-it changes no bit.
+How many samples a slice has, its duration decides (``SlicePace``): the clock
+may, since it changes no bit.
 """
 
 from __future__ import annotations
@@ -92,11 +93,9 @@ class SlicePace:
         """
         max_samples = max(1, MOST_GROWTH * self.last_samples)
         sample_seconds = self.sample_seconds + entry_seconds
-        return (
-            max_samples
-            if sample_seconds <= 0.0
-            else max(1, min(max_samples, int(seconds / sample_seconds)))
-        )
+        if sample_seconds <= 0.0:
+            return max_samples
+        return max(1, min(max_samples, int(seconds / sample_seconds)))
 
     def learn(self, samples: int, seconds: float) -> None:
         """Learn from a slice."""

@@ -1,8 +1,9 @@
 """The result of a query of certified search: an estimate and its certificate.
 
-The values are those of the counted model (``counted``), brought into the intervals, and
-the policy is the one at these action values. Where a query has reached its epsilon they
-are brought within epsilon of both ends: |value - V| <= epsilon is promised then.
+The values are those of the counted model (``counted``), brought into the
+intervals, and the policy is the one at these action values. Where a query has
+reached its epsilon they are brought within epsilon of both ends: |value - V| <=
+epsilon is promised then.
 
 Loss of the policy: pi = grad F(q), q the action values that are returned. Its one-step
 regularized loss at the true Q is the Bregman remainder D(Q, q) = F(Q) - F(q) -
@@ -12,13 +13,13 @@ min(curv s**2 / 8, s) bounds it, with s the largest span of Q - q over the box:
 (Q - q)(a) - (Q - q)(b) is at most the way from q(a) up plus that from q(b) down.
 
 Bounds that cross (L > U) have probability at most delta if the certificate's
-assumptions are true. The query then raises an error that says so. Far more often the
-cause is a key that leaves out something on which the state's future depends.
+assumptions are true. The query then raises an error that says so. Far more
+often the cause is a key that leaves out something on which the state's future
+depends.
 """
 
 from __future__ import annotations
 
-import math
 from itertools import product
 from typing import Any
 
@@ -76,6 +77,7 @@ def answer(
     problem, memory = search.problem, search.memory
     is_exact = search.shares.exact
     num_sampled = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
+    unread_calls = memory.num_calls - memory.num_rows
     guess = guess_at(search, root, with_error=True)
     if reason == "epsilon":
         guess = guess._replace(within=promised_within(limits, memory.interval(root)))
@@ -83,16 +85,13 @@ def answer(
         f"{count_noun(memory.num_nodes - 1, 'state')}, {count_noun(num_sampled, 'pair')} and "
         f"{count_noun(memory.num_entries, 'outcome')}"
     )
-    calls_text = count_noun(search.memory.num_calls - search.memory.num_rows, "call")
+    calls_text = count_noun(unread_calls, "call")
     if search.known:
-        has_calls = search.memory.num_calls > search.memory.num_rows
-        rest_text = f" and {calls_text} where there is none" if has_calls else ""
+        rest_text = f" and {calls_text} where there is none" if unread_calls else ""
         calls_text = (
-            f"{count_noun(search.memory.num_rows, 'row')} of outcomes= read{rest_text}"
+            f"{count_noun(memory.num_rows, 'row')} of outcomes= read{rest_text}"
         )
-    unused_workers = (
-        search.known and search.shares.exact and search.compute != Compute()
-    )
+    unused_workers = search.known and is_exact and search.compute != Compute()
     notes = (
         *search.notes,
         *((NO_WORKERS,) if unused_workers else ()),
@@ -159,7 +158,8 @@ def describe(
     """
     node = g.nodes[root]
     pairs = g.pairs[node["first"] : node["first"] + node["size"]]
-    player = 1 if node["sign"] > 0 else 2
+    player, actions = 1 if node["sign"] > 0 else 2, pairs["action"].tolist()
+    priors = problem.operator.weights(problem.num_actions)
     interval = (float(node["lower"]), float(node["upper"]))
     spread, value = spread_guess(problem, pairs, player, guess)
     certificate = Certificate(
@@ -169,7 +169,13 @@ def describe(
         confidence=confidence,
         bound=bound,
         assumptions=assumptions,
-        policy_loss=loss_over(problem, spread, player),
+        policy_loss=policy_loss(
+            problem.operator,
+            [spread.q_intervals[action] for action in actions],
+            [spread.q_values[action] for action in actions],
+            player,
+            [float(priors[action]) for action in actions],
+        ),
         best_actions=not_excluded(spread.q_intervals, player),
     )
     if not guess.q_values:
@@ -215,19 +221,6 @@ def spread_guess(
     return spread, value
 
 
-def loss_over(problem: Problem, spread: Spread, player: int) -> float | None:
-    """The largest one-step loss of the policy at ``spread`` over its boxes."""
-    legal = [a for a, q in enumerate(spread.q_values) if not math.isnan(q)]
-    priors = problem.operator.weights(problem.num_actions)
-    return policy_loss(
-        problem.operator,
-        [spread.q_intervals[a] for a in legal],
-        [spread.q_values[a] for a in legal],
-        player,
-        [float(priors[a]) for a in legal],
-    )
-
-
 def policy_loss(
     operator: Operator,
     boxes: list[Interval],
@@ -244,15 +237,9 @@ def policy_loss(
         return None
     if len(boxes) == 1:
         return 0.0
-    largest_span = _largest_span(boxes, q_values)
-    span_bound = (
-        min(
-            operator.curvature(len(boxes)) * largest_span * largest_span / 8.0,
-            largest_span,
-        )
-        if largest_span > 0.0
-        else 0.0
-    )
+    span_bound, span = 0.0, _largest_span(boxes, q_values)
+    if span > 0.0:
+        span_bound = min(operator.curvature(len(boxes)) * span * span / 8.0, span)
     # all corners suffice only for a convex F, which a user's need not be
     if len(boxes) > CORNERS or not operator.convex:
         return span_bound
@@ -267,15 +254,9 @@ def policy_loss(
                 policy, corner, q_values, strict=True
             )
         )
-        largest_loss = max(
-            largest_loss,
-            sign
-            * (
-                operator.value(list(corner), player=player, weights=weights)
-                - guess_value
-                - linear_part
-            ),
-        )
+        corner_value = operator.value(list(corner), player=player, weights=weights)
+        corner_loss = sign * (corner_value - guess_value - linear_part)
+        largest_loss = max(largest_loss, corner_loss)
     scale = max(abs(box_end) for box in boxes for box_end in box) + operator.strength
     # 64 k units allow for the rounding of three sums of that size
     return min(span_bound, largest_loss + 64.0 * len(boxes) * 2.0**-52 * scale)
@@ -384,9 +365,6 @@ def _notes(
     if promise_text is None:
         return (f"Stopped because {stop_text}; the intervals hold as they are.",)
     return (
-        (
-            f"{promise_text} was not reached: {stop_text} "
-            f"at half-width {half_width:.4g}. "
-            "The intervals hold as they are."
-        ),
+        f"{promise_text} was not reached: {stop_text} at half-width {half_width:.4g}. "
+        "The intervals hold as they are.",
     )

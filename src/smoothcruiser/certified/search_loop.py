@@ -1,34 +1,36 @@
 """The loop of certified search: rounds of sweeps and samples, until a query may end.
 
-Each round sweeps the bounds L <= V <= U over the seen graph (``sweeps.region``), stops
-if the interval is narrow enough, and otherwise samples where the width of the answer
-comes from (``steering``).
+Each round sweeps the bounds L <= V <= U over the seen graph
+(``sweeps.region``), stops if the interval is narrow enough, and otherwise
+samples where the width of the answer comes from (``steering``).
 
     sweep  ->  narrow enough? stop : choose jobs  ->  sample them in slices  ->  enter
 
-A query of ``epsilon`` steers its samples for as many calls as equal numbers of samples
-would certainly need. After that it brings every pair that it can reach to the equal
-share (``price_forecast``), so that its price has a bound. It also falls back on equal
-numbers where steering finds nothing to do. It gives up only where no pair in reach has
-a radius and sweeps no longer change anything.
+A query of ``epsilon`` steers its samples for as many calls as equal numbers of
+samples would certainly need. After that it brings every pair that it can reach
+to the equal share (``price_forecast``), so that its price has a bound. It also
+falls back on equal numbers where steering finds nothing to do. It gives up only
+where no pair in reach has a radius and sweeps no longer change anything.
 
-Rounds: calls grow by a quarter each time. So a problem that takes n calls takes about
-log(n)/log(1.25) rounds of sweeps, and at most a quarter of the calls came too late to
-be steered.
+Rounds: calls grow by a quarter each time. So a problem that takes n calls takes
+about log(n)/log(1.25) rounds of sweeps, and at most a quarter of the calls came
+too late to be steered.
 
-Stops: a round may be left by the clock, by Ctrl-C, by a callback that returns False,
-and where the memory is full. Whatever ends it, the entered samples of a pair are the
-beginning of its stream, and nothing more is sampled until the waiting samples are
-entered (docs/certified.md, section 9). So a round is left between two slices, or inside
-a slice that is then sampled again from where it began. The search is saved there, and
-then does the work that only its answer needs. Entering samples, the last sweeps and the
-inspection afterwards take time too: their last durations are reserved
-(``ending_seconds``), so that the answer is there when the time is up.
+Stops: a round may be left by the clock, by Ctrl-C, by a callback that returns
+False, and where the memory is full. Whatever ends it, the entered samples of a
+pair are the beginning of its stream, and nothing more is sampled until the
+waiting samples are entered (docs/certified.md, section 9). So a round is left
+between two slices, or inside a slice that is then sampled again from where it
+began. The search is saved there, and then does the work that only its answer
+needs. Entering samples, the last sweeps and the inspection afterwards take time
+too: their last durations are reserved (``ending_seconds``), so that the answer
+is there when the time is up.
 
-This file decides rounds, slices and stops. Its collaborators are public: the memory and
-its region, the sweeps, the steering, the sampler, the batches of samples, the shares of
-delta, and the inspections of the step. Nothing depends on the clock but a stop by
-``seconds`` and the size of slices, which changes no bit.
+This file decides rounds, slices and stops. Its collaborators are public: the
+memory and its region, the sweeps, the steering, the sampler, the batches of
+samples, the shares of delta, and the inspections of the step. Nothing depends
+on the clock but a stop by ``seconds`` and the size of slices, which changes no
+bit.
 """
 
 from __future__ import annotations
@@ -122,7 +124,8 @@ class SearchLoop:
                 stop_reason = None
             if stop_reason in FULL and not self.memory.is_crowded(1):
                 stop_reason = None  # it was given more room
-            if stop_reason is None and not position.sampling:
+            is_waiting = self.batches.batch is not None
+            if stop_reason is None and not position.sampling and is_waiting:
                 # samples of an earlier round come first
                 stop_reason = self._enter_waiting(limits)
             if stop_reason is None and not position.sampling:
@@ -138,26 +141,31 @@ class SearchLoop:
                 if stop_reason is None and calls_left > 0 and self.is_first:
                     calls_left -= self._inspect_step(position, calls_left, limits)
                     stop_reason = limits.control.check()
-                if stop_reason is None:
-                    stop_reason = (
-                        "budget"
-                        if calls_left <= 0
-                        else self._begin_round(position, limits, calls_left)
-                    )
+                if stop_reason is None and calls_left <= 0:
+                    stop_reason = "budget"
+                elif stop_reason is None:
+                    stop_reason = self._begin_round(position, limits, calls_left)
             if stop_reason is None:
                 stop_reason = self._sample_round(position, limits)
-            if stop_reason in STOPS:  # it was saved: the rest is for the answer alone
-                self.sweeps.settle(position, limits.closing_limits())
-                if self.sweeps.is_narrow(position, limits):
-                    self._save(position)
-                    return self.sweeps.end_reason(position, limits)
-                return stop_reason
             if stop_reason is not None:
-                self._save(position, stop_reason)
-                self.sweeps.finish(position, limits)
-                if self.sweeps.is_narrow(position, limits):
-                    return self.sweeps.end_reason(position, limits)
-                return limits.control.check() or stop_reason
+                return self._finish_query(position, limits, stop_reason)
+
+    def _finish_query(
+        self, position: QueryProgress, limits: QueryLimits, stop_reason: str
+    ) -> str:
+        """Sweep for the answer of a query that ended, and return why it did."""
+        is_stopped = stop_reason in STOPS
+        if is_stopped:  # it was saved: the rest is for the answer alone
+            self.sweeps.settle(position, limits.closing_limits())
+        else:
+            self._save(position, stop_reason)
+            self.sweeps.finish(position, limits)
+        end_reason = self.sweeps.end_reason(position, limits)
+        if end_reason is not None:
+            if is_stopped:
+                self._save(position)
+            return end_reason
+        return stop_reason if is_stopped else limits.control.check() or stop_reason
 
     def end_query(self, limits: QueryLimits, state: Any) -> str | None:
         """Inspect the step, the rows and the states again, after a query.
@@ -223,14 +231,11 @@ class SearchLoop:
 
     def _stop_reason(self, position: QueryProgress, limits: QueryLimits) -> str | None:
         """Return why a query ends between two rounds, if it does; it is saved then."""
-        reason: str | None
-        if self.sweeps.is_narrow(position, limits):
-            reason = self.sweeps.end_reason(position, limits)
-        else:
-            reason = self.report_to_callback(position, limits, least_seconds=0.0)
-            reason = reason or limits.control.check(
-                seconds_needed=self.ending_seconds(limits)
-            )
+        reason = self.sweeps.end_reason(position, limits)
+        reason = reason or self.report_to_callback(position, limits, 0.0)
+        reason = reason or limits.control.check(
+            seconds_needed=self.ending_seconds(limits)
+        )
         if reason is not None:
             self._save(position)
         return reason
@@ -298,11 +303,7 @@ class SearchLoop:
         """
         if self.batches.batch is None:  # else samples wait that were taken before
             self.region.mark_last()
-        pairs, counts = (
-            self.steering.uniform_jobs(calls_left)
-            if self.steering.uniform
-            else self._choose_jobs(position, limits, calls_left)
-        )
+        pairs, counts = self._choose_jobs(position, limits, calls_left)
         if len(pairs) == 0:
             default_reason = "seconds" if self.region.unfinished else "exhausted"
             return limits.control.check() or default_reason
@@ -332,10 +333,7 @@ class SearchLoop:
             # certainly narrow enough, unless rounding prevents it
             self._save(position)  # a stop in here is taken up from here
             self.sweeps.finish(position, limits)
-            if (
-                self.sweeps.is_narrow(position, limits)
-                or limits.control.check() is not None
-            ):
+            if self.sweeps.end_reason(position, limits) or limits.control.check():
                 return pairs, counts
             steerable_calls = num_calls
         pairs, counts = steering.steered_jobs(root, limits, steerable_calls)
@@ -423,7 +421,8 @@ class SearchLoop:
                 memory.num_calls += batch.drawn - drawn_before
                 memory.num_calls -= len(sampler.missing) - num_missing
                 memory.num_rows += sampler.num_rows - rows_before
-                self._add_missing(position)
+                if sampler.missing:
+                    self._add_missing(position)
             pace.learn(batch.drawn - drawn_before, time.perf_counter() - start_time)
             if batch.drawn < batch.size:
                 self._save_if_due(position)
@@ -436,8 +435,6 @@ class SearchLoop:
         """
         pairs: Ints = np.array(self.sampler.missing, dtype=np.int64)
         self.sampler.missing = []
-        if len(pairs) == 0:
-            return
         if self.shares.delta == 0.0:
             raise self._without_delta(int(pairs[0]))
         self.shares.assign(self.memory.graph, pairs)

@@ -1,7 +1,7 @@
 """The memory of certified search: the states seen, and the graph of their pairs.
 
-The graph holds pairs and outcomes, and grows by doubling. The memory also counts the
-calls of the step behind it, over all queries.
+The graph holds pairs and outcomes, and grows by doubling. The memory also
+counts the calls of the step behind it, over all queries.
 
 This file decides which states are one node and when arrays grow. It leaves out
 the data layout (``graph``), how samples are entered (``memory_kernel``), bounds
@@ -155,12 +155,9 @@ class Memory:
             free_bytes -= 2 * self.states.nbytes
             state_bytes += NUMBER_BYTES
         num_fitting = max(0, int(free_bytes // state_bytes))
-        max_states = self.room.max_states
-        return (
-            num_fitting
-            if max_states is None
-            else min(num_fitting, max_states - self.num_kept)
-        )
+        if self.room.max_states is None:
+            return num_fitting
+        return min(num_fitting, self.room.max_states - self.num_kept)
 
     def is_crowded(self, more_states: int) -> bool:
         """Whether there may be no room for so many new states."""
@@ -185,10 +182,8 @@ class Memory:
         max_states = self.room.max_states
         if max_states is not None and self.num_kept + more_states > max_states:
             raise MemoryFull("max_states")
-        grown_bytes, pairs_needed = (
-            0,
-            self.num_pairs + more_states * self.problem.num_actions,
-        )
+        grown_bytes = 0
+        pairs_needed = self.num_pairs + more_states * self.problem.num_actions
         for array, size_needed in (
             (self.graph.nodes, len(self.states) + more_states),
             (self.graph.pairs, pairs_needed),
@@ -226,10 +221,8 @@ class Memory:
 
     def pairs_of(self, node: int) -> Any:
         """The pairs of a node, as a view."""
-        first_pair, num_pairs = (
-            self.graph.nodes[node]["first"],
-            self.graph.nodes[node]["size"],
-        )
+        first_pair = self.graph.nodes[node]["first"]
+        num_pairs = self.graph.nodes[node]["size"]
         return self.graph.pairs[first_pair : first_pair + num_pairs]
 
     def interval(self, node: int) -> tuple[float, float]:
@@ -268,11 +261,9 @@ class Memory:
                 if known_node == END:
                     self.terminal_values[key] = state
             else:
-                known_state = (
-                    self.terminal_values.get(key, state)
-                    if known_node == END
-                    else self.states[known_node]
-                )
+                known_state = self.states[known_node]
+                if known_node == END:
+                    known_state = self.terminal_values.get(key, state)
                 if not identical(state, known_state):
                     problem.check_alike(
                         state, known_state, self.profile_of(known_node)
@@ -404,10 +395,8 @@ class Memory:
         if problem.horizon and claims:
             self.claims = copy_larger(self.claims, first_node + len(node_rows))
             self.claims[first_node : first_node + len(node_rows)] = claims
-        pairs["q_lower"], pairs["q_upper"] = (
-            nodes["q_low"][pair_owners],
-            nodes["q_high"][pair_owners],
-        )
+        pairs["q_lower"] = nodes["q_low"][pair_owners]
+        pairs["q_upper"] = nodes["q_high"][pair_owners]
         return state_nodes
 
     def target_nodes(self, numbers: Ints) -> Ints:
@@ -451,10 +440,8 @@ class Memory:
         """
         self.check_turns(np.repeat(pairs, lengths), targets)
         entries_used = int(self.graph.sizes[ENTRIES])
-        entries_needed, pool_size = (
-            entries_used + len(targets),
-            self.graph.entries.size,
-        )
+        entries_needed = entries_used + len(targets)
+        pool_size = self.graph.entries.size
         if entries_needed > pool_size:
             grown_bytes = larger(pool_size, entries_needed) * ENTRY.itemsize
             if self._used_bytes(0) + grown_bytes > self.room.max_bytes:

@@ -1,10 +1,10 @@
 """The data of a certified search: one memory, and the collaborators of its queries.
 
-``SearchState`` has the problem and its one delta, the data (``search_memory``), the part
-of them that a query is about (``sweeps.region``), the shares of delta
-(``price_forecast``), and the loop of rounds (``search_loop``), which is there after the
-first query is prepared. Answers, tables and snapshots read it; the verbs of users are
-those of ``search.Certified``.
+``SearchState`` has the problem and its one delta, the data (``search_memory``),
+the part of them that a query is about (``sweeps.region``), the shares of delta
+(``price_forecast``), and the loop of rounds (``search_loop``), which is there
+after the first query is prepared. Answers, tables and snapshots read it; the
+verbs of users are those of ``search.Certified``.
 
 This file decides which problems are refused, and how the loop is put together.
 """
@@ -53,8 +53,6 @@ class SearchState:
     """A search as its collaborators see it; arguments are those of ``Certified``."""
 
     steering = Steering  # chooses the pairs to sample; tests replace it by worse ones
-    # whether every pair is sampled equally often, for comparisons in benchmarks
-    uniform = False
     radius_scale = 1.0  # tests make radii wrong
     notes: tuple[str, ...] = ()  # on data that a store could not keep or compare
     keeper: Autosave | None = None  # where the search is saved while it runs
@@ -163,7 +161,6 @@ class SearchState:
             self.region = region
             sweeps = Sweeps(problem, region, self._crossing_error)
             steering = self.steering(problem, region, exact=self.shares.exact)
-            steering.uniform = self.uniform
             if not self.shares.exact:
                 sweeps.exact = False
                 region.note_samples()
@@ -182,8 +179,9 @@ class SearchState:
         batches = BatchEntry(problem, memory, sampler, region.loops, self.seed)
         if limits.epsilon is None and limits.relative is None and not sweeps.exact:
             expect_calls(limits.budget, limits.seconds)
-        with pause_clock():
-            region.warm()
+        if region.loops.is_compiled:
+            with pause_clock():
+                region.warm()
         return SearchLoop(
             sweeps,
             steering,

@@ -46,9 +46,6 @@ SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed
 class Steering:
     """Chooses the jobs of one memory, and counts the calls that it steered."""
 
-    # whether every pair is sampled equally often, for comparisons in benchmarks
-    uniform = False
-
     def __init__(self, problem: Problem, region: Region, *, exact: bool) -> None:
         self.problem, self.region, self.memory = problem, region, region.memory
         self.exact = exact
@@ -89,9 +86,10 @@ class Steering:
         """Return at most ``calls`` samples, where they narrow the answer most."""
         region, memory = self.region, self.memory
         width = 2.0 * memory.half_width(root, limits.target)
-        urgent_jobs = region.urgent_jobs(calls)
-        if urgent_jobs is not None:
-            return urgent_jobs
+        if region.completes:
+            urgent_jobs = region.urgent_jobs(calls)
+            if urgent_jobs is not None:
+                return urgent_jobs
         region.spread(
             self._source(root, limits),
             SPREAD_SHARE * width / region.count,
@@ -99,13 +97,10 @@ class Steering:
         )
         if region.unfinished:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        pairs, counts = (
-            np.zeros(memory.num_pairs, dtype=np.int64),
-            np.zeros(memory.num_pairs, dtype=np.int64),
-        )
+        jobs = np.zeros((2, memory.num_pairs), dtype=np.int64)
         gain_floor = 0.0 if self.exact else self._floor(root, limits)
-        num_jobs = region.allocate(calls, gain_floor, self.first_batch, pairs, counts)
-        return pairs[:num_jobs], counts[:num_jobs]
+        num_jobs = region.allocate(calls, gain_floor, self.first_batch, *jobs)
+        return jobs[0, :num_jobs], jobs[1, :num_jobs]
 
     def _floor(self, root: int, limits: QueryLimits) -> float:
         """Return the least gain of a sample that is worth a call, where any is.
@@ -141,24 +136,17 @@ class Steering:
         g, num_pairs = self.memory.graph, self.memory.num_pairs
         known_pairs = g.pairs[:num_pairs]
         n = known_pairs["total"]
-        target_count = (
-            math.inf
-            if equal_samples is None
-            else float(equal_samples.samples_per_pair(num_pairs))
-        )
-        q_span = (
-            g.nodes["q_high"][known_pairs["node"]]
-            - g.nodes["q_low"][known_pairs["node"]]
-        )
+        target_count = math.inf
+        if equal_samples is not None:
+            target_count = float(equal_samples.samples_per_pair(num_pairs))
+        owners = g.nodes[known_pairs["node"]]
+        slopes = known_pairs["slope_up"] + known_pairs["slope_down"]
         open_ended = (
-            np.where(
-                n == 0.0, q_span, known_pairs["slope_up"] + known_pairs["slope_down"]
-            )
-            > 0.0
+            np.where(n == 0.0, owners["q_high"] - owners["q_low"], slopes) > 0.0
         )
         # a row of a known model is read once
         is_exact = (known_pairs["cost"] == 0.0) & (n > 0.0)
-        is_short = (g.nodes["listed"][known_pairs["node"]] == 1) & (
+        is_short = (owners["listed"] == 1) & (
             open_ended if equal_samples is None else (n < target_count) & ~is_exact
         )
         if not is_short.any():
@@ -186,29 +174,6 @@ class Steering:
             return counts
         self.num_checked += int(sampled_twice.sum())
         return checked_counts
-
-    def uniform_jobs(self, calls_left: int) -> Jobs:
-        """Return jobs that give every pair seen the same number of samples.
-
-        Certified search is compared with this.
-        """
-        g = self.memory.graph
-        n = g.pairs["total"][: self.memory.num_pairs]
-        pairs = np.flatnonzero(n == 0.0) if np.any(n == 0.0) else np.arange(len(n))
-        largest_count = max(FIRST_BATCH, int(n.max(initial=0.0)))
-        pair_count = (
-            largest_count
-            if np.any(n == 0.0)
-            else max(1, int(LEAST_GROWTH * largest_count))
-        )
-        pairs = (
-            pairs[: max(1, calls_left // pair_count)]
-            if len(pairs) * pair_count > calls_left
-            else pairs
-        )
-        self.region.list_all()
-        g.nodes["mass"][1 : self.memory.num_nodes] = 1.0
-        return pairs, np.full(len(pairs), min(pair_count, calls_left), dtype=np.int64)
 
     def _source(self, root: int, limits: QueryLimits) -> Floats:
         """Return the weights with which the requested state's actions matter.

@@ -23,7 +23,6 @@ depends on the clock (measured: docs/evidence/portfolio.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -50,8 +49,6 @@ SAVING = 2.0  # advice on a price has to save this factor
 DEAR, DEAR_COMPILED = 10**6, 10**8
 LONGEST = 12  # steps of a horizon for which it takes no longer
 
-Sentence = Callable[[Query, Any, Estimate], str | None]
-
 
 def advice(query: Query, explanation: Any, estimate: Estimate) -> tuple[str, ...]:
     """The sentences that are worth adding to the notes of ``estimate``.
@@ -65,18 +62,37 @@ def advice(query: Query, explanation: Any, estimate: Estimate) -> tuple[str, ...
         return ()
     if estimate.delta == 0.0 and not estimate.num_calls:  # solved, not sampled
         return ()
-    new_notes: list[str] = []
-    num_free = MOST - sum(note.startswith(ADVICE) for note in estimate.notes)
-    sentence_writers: tuple[Sentence, ...] = (
-        _advise_on_span,
-        _advise_on_price,
-        _advise_on_epsilon,
-        _advise_on_interval,
+    low, high = possible_values = query.problem.facts.value_bounds(
+        query.problem.mover(query.place)
     )
-    for write_sentence in sentence_writers:
-        note = write_sentence(query, explanation, estimate)
-        if note is not None and ADVICE + note not in estimate.notes:
-            new_notes.append(ADVICE + note)
+    possible_width = high - low or math.inf
+    interval_width = estimate.interval[1] - estimate.interval[0]
+    covered_share = interval_width / possible_width
+    epsilon = query.promise.epsilon or 0.0
+    is_coarse, is_wide = epsilon / possible_width > COARSE, covered_share > WIDE
+    possible_text = f"of what is possible, from {low:.3g} to {high:.3g}"
+    sentences: list[str | None] = [
+        _advise_on_rewards(query, explanation, possible_values, is_coarse or is_wide)
+    ]
+    if is_coarse:
+        sentences.append(
+            f"epsilon = {epsilon:.3g} is {epsilon / possible_width:.0%} {possible_text}; "
+            "a smaller one says more."
+        )
+    # the upper end of a policy's interval is the range of the rewards
+    elif is_wide and estimate.certificate.kind != "policy":
+        coverage_text = f"the interval covers {covered_share:.0%} {possible_text}"
+        sentences.append(
+            # the price of a schedule grows too fast for more
+            f"{coverage_text}, and the value may be as far off; a tree search "
+            "(method='uct') or evaluate() of a policy of yours may estimate better from "
+            "as many calls."
+            if estimate.certificate.kind == "schedule"
+            else f"{coverage_text}; give it more calls, or value_bounds that are closer."
+        )
+    notes = [ADVICE + sentence for sentence in sentences if sentence is not None]
+    num_free = MOST - sum(note.startswith(ADVICE) for note in estimate.notes)
+    new_notes = [note for note in notes if note not in estimate.notes]
     return tuple(new_notes[: max(0, num_free)])
 
 
@@ -104,26 +120,6 @@ def _has_workers(query: Query, estimate: Estimate) -> bool:
     return estimate.num_calls > 0 and executor not in ("python", "reference")
 
 
-def _possible_values(query: Query) -> tuple[float, float]:
-    problem = query.problem
-    return problem.facts.value_bounds(problem.mover(query.place))
-
-
-def _covered_share(query: Query, estimate: Estimate) -> float:
-    """The width of the interval as a share of the possible range."""
-    assert estimate.interval is not None
-    lower_bound, upper_bound = _possible_values(query)
-    return (estimate.interval[1] - estimate.interval[0]) / (
-        upper_bound - lower_bound or math.inf
-    )
-
-
-def _promised_share(query: Query) -> float:
-    """The half-width of the promise as a share of the possible range."""
-    lower_bound, upper_bound = _possible_values(query)
-    return (query.promise.epsilon or 0.0) / (upper_bound - lower_bound or math.inf)
-
-
 def _ends_alone(facts: Facts) -> Facts | None:
     """The facts if only ends paid, where that is possible and not declared."""
     lower_bound, upper_bound = facts.reward_range
@@ -134,14 +130,25 @@ def _ends_alone(facts: Facts) -> Facts | None:
     return end_facts if SAVING * end_facts.value_span() <= facts.value_span() else None
 
 
-def _advise_on_span(query: Query, explanation: Any, estimate: Estimate) -> str | None:
+def _advise_on_rewards(
+    query: Query,
+    explanation: Any,
+    possible_values: tuple[float, float],
+    says_little: bool,
+) -> str | None:
+    """Advice on declared rewards or bounds that would make the request cheaper."""
     facts = query.problem.facts
     end_facts = _ends_alone(facts)
+    if end_facts is None:
+        middle = 0.5 * (possible_values[0] + possible_values[1])
+        quarter = 0.25 * (possible_values[1] - possible_values[0])
+        half_facts = replace(facts, given_bounds=(middle - quarter, middle + quarter))
+        price_text = _cheaper_price(query, explanation, half_facts)
+        if price_text is None:
+            return None
+        return f"value_bounds half as wide would cost {price_text}."
     is_share = isinstance(query.promise.words, str) and query.promise.relative is None
-    says_little = (
-        _covered_share(query, estimate) > WIDE or _promised_share(query) > COARSE
-    )
-    if end_facts is None or not (is_share or says_little):
+    if not (is_share or says_little):
         return None
     price_text = _cheaper_price(query, explanation, end_facts)
     price_clause = (
@@ -153,64 +160,6 @@ def _advise_on_span(query: Query, explanation: Any, estimate: Estimate) -> str |
         f"{end_facts.value_span():.3g}{price_clause}; total_reward_range= or "
         "value_bounds= narrow it too."
     )
-
-
-def _advise_on_price(query: Query, explanation: Any, estimate: Estimate) -> str | None:
-    facts = query.problem.facts
-    if _ends_alone(facts) is not None:
-        return None
-    lower_bound, upper_bound = _possible_values(query)
-    middle, quarter = (
-        0.5 * (lower_bound + upper_bound),
-        0.25 * (upper_bound - lower_bound),
-    )
-    half_facts = replace(facts, given_bounds=(middle - quarter, middle + quarter))
-    price_text = _cheaper_price(query, explanation, half_facts)
-    if price_text is None:
-        return None
-    return f"value_bounds half as wide would cost {price_text}."
-
-
-def _advise_on_epsilon(
-    query: Query, explanation: Any, estimate: Estimate
-) -> str | None:
-    promise_share, (lower_bound, upper_bound) = (
-        _promised_share(query),
-        _possible_values(query),
-    )
-    if promise_share <= COARSE:
-        return None
-    return (
-        f"epsilon = {query.promise.epsilon:.3g} is {promise_share:.0%} of what is "
-        f"possible, from {lower_bound:.3g} to {upper_bound:.3g}; a smaller one says more."
-    )
-
-
-def _advise_on_interval(
-    query: Query, explanation: Any, estimate: Estimate
-) -> str | None:
-    covered_share, (lower_bound, upper_bound) = (
-        _covered_share(query, estimate),
-        _possible_values(query),
-    )
-    if covered_share <= WIDE or _promised_share(query) > COARSE:
-        return None
-    assert estimate.certificate is not None
-    if (
-        estimate.certificate.kind == "policy"
-    ):  # its upper end is the range of the rewards
-        return None
-    coverage_text = (
-        f"the interval covers {covered_share:.0%} of what is possible, from "
-        f"{lower_bound:.3g} to {upper_bound:.3g}"
-    )
-    if estimate.certificate.kind == "schedule":  # its price grows too fast for more
-        return (
-            f"{coverage_text}, and the value may be as far off; a tree search "
-            "(method='uct') or evaluate() of a policy of yours may estimate better from "
-            "as many calls."
-        )
-    return f"{coverage_text}; give it more calls, or value_bounds that are closer."
 
 
 def _cheaper_price(query: Query, explanation: Any, facts: Facts) -> str | None:

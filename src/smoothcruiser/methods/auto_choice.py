@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.methods.advice import (
@@ -391,10 +391,8 @@ class AutoChoice:
             return
         with pause_clock():
             from smoothcruiser.engines.stopping_rule import stopping_rule
-        shards, mover = (
-            ready.query.compute.shards,
-            self.problem.mover(self.query.state),
-        )
+        shards = ready.query.compute.shards
+        mover = self.problem.mover(self.query.state)
         stopping_rule(ready.explanation, shards, mover)
 
     def _limits_left(self, share: float = 1.0) -> Limits:
@@ -421,52 +419,36 @@ class AutoChoice:
 
     def _choose_schedule(self, reason: str) -> Prepared:
         self.choice_share = max(self.choice_share, LATE)
-        return self._choice_of_schedule(
-            reason, self._prepare_schedule(1.0, self._limits_left())
-        )
-
-    def _choice_of_schedule(self, reason: str, inner: PreparedSchedule) -> Prepared:
-        schedule = inner.explanation
+        inner = self._prepare_schedule(1.0, self._limits_left())
+        schedule, delta = inner.explanation, self.promise.delta
         price = schedule.num_calls + self.problem.inspection_calls
-        delta = self.promise.delta
-        options = [
+        options = (
             self._make_option("smoothcruiser", price, delta),
             self._make_option(
                 "certified", None, delta, "instead; its price is not known before"
             ),
-        ]
+        )
         return self._make_choice(reason, inner, options, schedule.levels)
 
     def _choose_search(self, reason: str, price: int | None = None) -> Prepared:
         inner = CertifiedSearch().prepare(self._part_query(1.0, self._limits_left()))
-        options = [self._make_option("certified", None, self.promise.delta)]
+        delta = self.promise.delta
+        options = [self._make_option("certified", None, delta)]
         if price is not None:
-            options.append(
-                self._make_option(
-                    "smoothcruiser", price, self.promise.delta, "instead"
-                )
-            )
-        return self._make_choice(reason, inner, options)
+            options += [self._make_option("smoothcruiser", price, delta, "instead")]
+        return self._make_choice(reason, inner, tuple(options))
 
     def _make_choice(
         self,
         reason: str,
         inner: Prepared,
-        options: list[Option],
+        options: tuple[Option, ...],
         levels: tuple[Level, ...] = (),
     ) -> Prepared:
         return ChosenMethod(
             method=inner.method,
-            query=self.query,
-            explanation=self._make_decision(reason, options, 1, levels),
-            notes=(
-                reason,
-                *suggestion(self.problem, self.promise, self.pilot),
-                *inner.notes,
-            ),
             inner=replace(inner, notes=()),
-            spent=self._elapsed_seconds,
-            compiling=self.watch.compile_seconds(),
+            **self._decide(reason, options, 1, levels, inner.notes),
         )
 
     def _make_race(
@@ -475,43 +457,33 @@ class AutoChoice:
         limits = replace(self.limits, calls=calls)
         search = CertifiedSearch().prepare(self._part_query(SEARCH_SHARE, limits))
         price = schedule.explanation.num_calls + self.problem.inspection_calls
-        options = [
+        delta, half = self.promise.failure(), "with half of delta"
+        schedule_delta = (1.0 - SEARCH_SHARE) * delta
+        options = (
             self._make_option(
-                "certified",
-                calls,
-                SEARCH_SHARE * self.promise.failure(),
-                "first, with half of delta",
+                "certified", calls, SEARCH_SHARE * delta, f"first, {half}"
             ),
-            self._make_option(
-                "smoothcruiser",
-                price,
-                (1.0 - SEARCH_SHARE) * self.promise.failure(),
-                "then, with half of delta",
-            ),
-        ]
+            self._make_option("smoothcruiser", price, schedule_delta, f"then, {half}"),
+        )
         return Race(
             method=self.auto,
-            query=self.query,
-            explanation=self._make_decision(
-                reason, options, 2, schedule.explanation.levels
-            ),
-            notes=(reason, *suggestion(self.problem, self.promise, self.pilot)),
             search=search,
             schedule=replace(schedule, notes=()),
-            spent=self._elapsed_seconds,
-            compiling=self.watch.compile_seconds(),
+            **self._decide(reason, options, 2, schedule.explanation.levels),
         )
 
-    def _make_decision(
+    def _decide(
         self,
         reason: str,
-        options: list[Option],
+        options: tuple[Option, ...],
         num_run: int,
         levels: tuple[Level, ...],
-    ) -> Decision:
-        return Decision(
+        notes: tuple[str, ...] = (),
+    ) -> dict[str, Any]:
+        """The fields of a choice and of a race: the decision, its notes, its time."""
+        decision = Decision(
             reason=reason,
-            options=tuple(options),
+            options=options,
             num_run=num_run,
             epsilon=self.promise.epsilon,
             delta=self.promise.delta,
@@ -519,21 +491,23 @@ class AutoChoice:
             measured=self.measured,
             levels=levels,
         )
+        advised = suggestion(self.problem, self.promise, self.pilot)
+        return {
+            "query": self.query,
+            "explanation": decision,
+            "notes": (reason, *advised, *notes),
+            "spent": self._elapsed_seconds,
+            "compiling": self.watch.compile_seconds(),
+        }
 
     def _make_option(
         self, method: str, calls: int | None, delta: float | None, role: str = ""
     ) -> Option:
-        expected_seconds = (
-            None
-            if calls is None
-            else seconds_of(self.problem, self.pilot, method, calls)
-        )
+        seconds = None
+        if calls is not None:
+            seconds = seconds_of(self.problem, self.pilot, method, calls)
         return Option(
-            method=method,
-            num_calls=calls,
-            delta=delta,
-            role=role,
-            seconds=expected_seconds,
+            method=method, num_calls=calls, delta=delta, role=role, seconds=seconds
         )
 
 

@@ -433,12 +433,8 @@ def unused_options(query: Query, takes: frozenset[str]) -> list[str]:
 
 def list_arguments(names: Iterable[str]) -> str:
     """Arguments in words; the command line spells them as options (``cli.exit_codes``)."""
-    argument_words = [f"{name}=" for name in names]
-    return (
-        argument_words[0]
-        if len(argument_words) == 1
-        else f"{', '.join(argument_words[:-1])} and {argument_words[-1]}"
-    )
+    *first_words, last_word = [f"{name}=" for name in names]
+    return f"{', '.join(first_words)} and {last_word}" if first_words else last_word
 
 
 @dataclass(frozen=True, kw_only=True)

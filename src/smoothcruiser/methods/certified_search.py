@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from smoothcruiser.problem.declaration_checks import refuse_unbounded
 from smoothcruiser.problem.model.known_outcomes import check_ends, has_rows, known_row
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import skip_last_report
-from smoothcruiser.query import DEFAULT_DELTA, Compute, Promise, Query
+from smoothcruiser.query import DEFAULT_DELTA, Compute, Query
 from smoothcruiser.run_control.stop_requests import stoppable_run
 from smoothcruiser.states.identity import check_recognizable
 
@@ -73,12 +74,12 @@ class CertifiedSearch(Method):
         return frozenset(place_keywords | {"budget", "seconds", "max_states"})
 
     def prepare(self, query: Query) -> PreparedSearch:  # noqa: D102
-        epsilon, relative = _requested_accuracy(query.promise)
-        limits, is_known = query.limits, has_rows(query.problem)
+        promise, limits = query.promise, query.limits
+        is_known = has_rows(query.problem)
         if not is_known:
             refuse_unbounded(query.problem, self.name)
-        delta = 0.0 if is_known else query.promise.failure()
-        if not query.promise.asked and limits.calls is None and limits.seconds is None:
+        delta = 0.0 if is_known else promise.failure()
+        if not promise.asked and limits.calls is None and limits.seconds is None:
             raise InvalidInput(
                 "certified search needs epsilon to stop at a promise, or budget or "
                 "seconds to stop at a price."
@@ -99,10 +100,10 @@ class CertifiedSearch(Method):
             )
         forecast = CertifiedForecast(
             problem.facts,
-            epsilon,
+            promise.epsilon if promise.relative is None else None,
             delta,
             problem.inspection_calls,
-            relative=relative,
+            relative=promise.relative,
             bound=self.bound or default_bound(problem),
             priced=is_priced(problem),
             part=delta_in_order(problem, 1.0),
@@ -158,21 +159,18 @@ class PreparedSearch(Prepared):
 
     def answer(self) -> Estimate:
         """The Estimate of one query on a memory of its own; a store keeps both."""
-        with stoppable_run():  # also while modules are imported and workers end
-            return self.annotated(self._run_search())
-
-    def _run_search(self) -> Estimate:
         query = replace(self.query, state=self.query.place)
-        memory = memory_of(query, self.method.bound)
-        try:
+        with (  # also while modules are imported and workers end
+            stoppable_run(),
+            closing(memory_of(query, self.method.bound)) as memory,
+        ):
             if query.compute.store is None:
-                return ask(memory, query, DEFAULT_BUDGET)
+                return self.annotated(ask(memory, query, DEFAULT_BUDGET))
             from smoothcruiser.store import Store
 
             with Store(query.compute.store) as open_store:
-                return _search_in_store(memory, query, open_store, self.stored)
-        finally:
-            memory.close()
+                estimate = _search_in_store(memory, query, open_store, self.stored)
+            return self.annotated(estimate)
 
 
 def cannot_search(query: Query) -> str | None:
@@ -279,7 +277,8 @@ def _search_in_store(
         resume_hint = (
             f"{resume_hint[:-1]} and a larger limit (budget=, seconds=, max_states=)."
         )
-    resume_hint = _unkept_reason(memory) or resume_hint
+    if memory.keeper is not None and memory.keeper.unkept is not None:
+        resume_hint = f"Not all that was sampled is kept: {memory.keeper.unkept}"
     return replace(estimate, notes=(*estimate.notes, resume_hint))
 
 
@@ -304,12 +303,6 @@ def _replay_samples(stored: Certified, query: Query, run: int) -> None:
             "taken again, have other outcomes than the stored ones; pass the problem it "
             "was started with, or start a new run."
         )
-
-
-def _unkept_reason(memory: Certified) -> str:
-    """Why a store does not have all that was sampled; empty if it has."""
-    reason = None if memory.keeper is None else memory.keeper.unkept
-    return "" if reason is None else f"Not all that was sampled is kept: {reason}"
 
 
 def _store_record(query: Query, memory: Certified) -> Record:
@@ -372,13 +365,6 @@ class CertifiedSession(Session):
             self._memory.close()
 
 
-def _requested_accuracy(promise: Promise) -> tuple[float | None, float | None]:
-    """(epsilon, share of |V|), one of the two at the most."""
-    if promise.relative is not None:
-        return None, promise.relative
-    return promise.epsilon, None
-
-
 def memory_of(query: Query, bound: str | None) -> Certified:
     """An empty memory for the query."""
     from smoothcruiser.certified.search import Certified
@@ -399,14 +385,13 @@ def memory_of(query: Query, bound: str | None) -> Certified:
 
 def ask(memory: Certified, query: Query, budget: int | None) -> Estimate:
     """The memory's answer; ``budget`` counts where the query names none."""
-    limits = query.limits
-    epsilon, relative = _requested_accuracy(query.promise)
+    limits, promise = query.limits, query.promise
     return memory.query(
         query.place,
-        epsilon=epsilon,
-        relative=relative,
+        epsilon=promise.epsilon if promise.relative is None else None,
+        relative=promise.relative,
         budget=budget if limits.calls is None else limits.calls,
         seconds=limits.seconds,
-        target=query.promise.target,
+        target=promise.target,
         progress=skip_last_report(query.progress),
     )

@@ -124,10 +124,8 @@ class PreparedSolution(Prepared):
             nearest_value = nearest_to_zero(
                 (answer.value - bound, answer.value + bound)
             )
-            requested_epsilon, epsilon_words = (
-                promise.relative * nearest_value,
-                promise.words,
-            )
+            requested_epsilon = promise.relative * nearest_value
+            epsilon_words = promise.words
         if (
             requested_epsilon is not None
             and answer.interval is not None

@@ -435,11 +435,9 @@ class ManyStatesRun:
         session.query = replace(
             session.query, limits=limits, progress=self._make_reporter(left)
         )
-        num_stops, earlier_answer, start_time = (
-            current_stops(),
-            self.answers[i],
-            self.watch.elapsed(),
-        )
+        num_stops = current_stops()
+        earlier_answer = self.answers[i]
+        start_time = self.watch.elapsed()
         try:
             answer = session.decide(self.places[i])
         except (Interrupted, KeyboardInterrupt) as error:
@@ -499,10 +497,8 @@ class ManyStatesRun:
         def report(progress: Progress) -> object:
             if progress.phase in ("preparing", "done"):
                 return None
-            num_calls, elapsed_seconds = (
-                calls_before + progress.calls,
-                self.watch.elapsed(),
-            )
+            num_calls = calls_before + progress.calls
+            elapsed_seconds = self.watch.elapsed()
             price = (
                 None
                 if progress.price is None

@@ -10,6 +10,8 @@ This file leaves out the choice itself (``methods.auto``).
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -130,12 +132,9 @@ class Decision(Shown):
         if self.budget is not None:
             return self.budget
         option_calls = [option.num_calls for option in self.options[: self.num_run]]
-        known_calls = [calls for calls in option_calls if calls is not None]
-        return (
-            self.calls_before + sum(known_calls)
-            if len(known_calls) == len(option_calls)
-            else None
-        )
+        if None in option_calls:
+            return None
+        return self.calls_before + sum(filter(None, option_calls))
 
     @property
     def calls_before(self) -> int:
@@ -239,54 +238,80 @@ def unstarted_answer(ready: Prepared) -> UnstartedAnswer:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ChosenMethod(Prepared):
-    """One method, after a look that is counted."""
+class DecidedRun(Prepared):
+    """The run of a decision, after a look that is counted."""
 
     explanation: Decision
-    inner: Prepared
     spent: float = 0.0  # seconds that preparing took, without compiling
     compiling: float = 0.0  # seconds that compiling took
-
-    @property
-    def parts(self) -> tuple[Prepared, ...]:
-        """The one method."""
-        return (self.inner,)
 
     @property
     def looked(self) -> int:
         """Calls that the decision took."""
         return self.explanation.calls_before
 
+    def answer(self) -> Estimate:
+        """The Estimate, with the calls of the look."""
+        late_answer = unstarted_if_late(self, self.spent)
+        if late_answer is not None:
+            return late_answer.answer()
+        return self.answer_in_time()
+
+    @abstractmethod
+    def answer_in_time(self) -> Estimate:
+        """The Estimate where deciding has left time for one."""
+
+    def annotated(self, estimate: Estimate) -> Estimate:
+        """The estimate with the calls of choosing, and a note on them.
+
+        Where the simulator was timed, that is most of the time of choosing.
+        """
+        compile_seconds = estimate.compile_seconds + self.compiling
+        estimate = replace(estimate, compile_seconds=compile_seconds)
+        if self.looked:
+            timing = self.spent if self.explanation.measured else 0.0
+            estimate = replace(
+                with_calls_before(estimate, self.looked),
+                seconds=estimate.seconds + timing,
+                notes=(*choice_notes(self), *estimate.notes),
+            )
+        return super().annotated(estimate)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ChosenMethod(DecidedRun):
+    """One method, after a look that is counted."""
+
+    inner: Prepared
+
+    @property
+    def parts(self) -> tuple[Prepared, ...]:
+        """The one method."""
+        return (self.inner,)
+
     def check(self) -> None:
         """Raise the errors of the method."""
         self.inner.check()
 
-    def answer(self) -> Estimate:
-        """The Estimate of the method, with the calls of the look."""
-        late_answer = unstarted_if_late(self, self.spent)
-        if late_answer is not None:
-            return late_answer.answer()
+    def answer_in_time(self) -> Estimate:  # noqa: D102
         inner, time_limit = self.inner, self.query.limits.seconds
         if time_limit is not None:
             inner = _with_seconds(inner, max(1e-3, time_limit - self.spent))
         progress = add_earlier_work(inner.query.progress, self.looked)
         inner = replace(inner, query=replace(inner.query, progress=progress))
         try:
-            return self.annotated(_with_choice(inner.answer(), self))
+            return self.annotated(inner.answer())
         except KeyboardInterrupt as stop:  # before the run was ready for it
             count_stop(stop)
             return unstarted_answer(self).answer()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Race(Prepared):
+class Race(DecidedRun):
     """Certified search for a bounded number of calls, then a schedule if needed."""
 
-    explanation: Decision
     search: PreparedSearch
     schedule: PreparedSchedule
-    spent: float = 0.0  # seconds that preparing took, without compiling
-    compiling: float = 0.0  # seconds that compiling took
 
     def __post_init__(self) -> None:
         """Without an epsilon a search that leads uses all of the budget: the price."""
@@ -298,11 +323,6 @@ class Race(Prepared):
     def parts(self) -> tuple[Prepared, ...]:
         """Both, each with half of delta."""
         return self.search, self.schedule
-
-    @property
-    def looked(self) -> int:
-        """Calls that the decision took."""
-        return self.explanation.calls_before
 
     def search_alone(self, reason: str) -> ChosenMethod:
         """The search alone, with all of delta and of the limits."""
@@ -326,11 +346,8 @@ class Race(Prepared):
         """Raise the errors of the schedule."""
         self.schedule.check()
 
-    def answer(self) -> Estimate:
+    def answer_in_time(self) -> Estimate:
         """The Estimate of the one that keeps the promise, or of both together."""
-        late_answer = unstarted_if_late(self, self.spent)
-        if late_answer is not None:
-            return late_answer.answer()
         watch = Clock(self.query.limits.seconds, self.spent)
         search = self.search
         if watch.is_limited:
@@ -360,9 +377,7 @@ class Race(Prepared):
         finally:
             memory.close()
         if is_stopped or self._is_enough(search_estimate, watch):
-            return self.annotated(
-                _with_choice(self._with_full_delta(search_estimate), self)
-            )
+            return self.annotated(self._with_full_delta(search_estimate))
         scheduling = self.schedule
         if watch.is_limited:
             scheduling = _with_seconds(scheduling, watch.remaining())
@@ -379,14 +394,12 @@ class Race(Prepared):
             schedule_estimate = scheduling.answer()
         except KeyboardInterrupt as stop:  # before the schedule was ready for it
             count_stop(stop)
-            return self.annotated(
-                _with_choice(self._with_full_delta(search_estimate), self)
-            )
+            return self.annotated(self._with_full_delta(search_estimate))
         assert self.query.promise.delta is not None
         joint_estimate = combine_estimates(
             self.query, search_estimate, schedule_estimate, self.query.promise.delta
         )
-        return self.annotated(_with_choice(joint_estimate, self))
+        return self.annotated(joint_estimate)
 
     def _calls_left(self) -> int | None:
         """The search's calls where it has the price of both, after the look."""
@@ -406,11 +419,9 @@ class Race(Prepared):
     def _is_enough(self, estimate: Estimate, watch: Clock) -> bool:
         """Whether the promise is kept, or the time over."""
         requested_epsilon, reached_width = self.query.promise.epsilon, estimate.epsilon
-        if (
-            requested_epsilon is not None
-            and reached_width is not None
-            and reached_width <= requested_epsilon
-        ):
+        if reached_width is None:
+            reached_width = math.inf
+        if requested_epsilon is not None and reached_width <= requested_epsilon:
             return True
         return watch.is_limited and watch.left() <= 0.05 * watch.limit
 
@@ -452,7 +463,7 @@ class _Judge:
 
 def choice_notes(ready: Prepared) -> tuple[str, ...]:
     """The note on the calls before the first sample, if there were any."""
-    if not isinstance(ready, ChosenMethod | Race) or not ready.looked:
+    if not isinstance(ready, DecidedRun) or not ready.looked:
         return ()
     timed_calls = ready.explanation.measured
     look_calls = ready.looked - timed_calls
@@ -462,24 +473,6 @@ def choice_notes(ready: Prepared) -> tuple[str, ...]:
     timed_text = "timed it" if look_calls else "timed the simulator"
     call_purposes += [f"{timed_calls:,} {timed_text}"] * (timed_calls > 0)
     return (f"Of the calls, {' and '.join(call_purposes)}.",)
-
-
-def _with_choice(estimate: Estimate, ready: ChosenMethod | Race) -> Estimate:
-    """The estimate with the calls of choosing, and a note on them.
-
-    Where the simulator was timed, that is most of the time of choosing.
-    """
-    calls_before = ready.looked
-    compile_seconds = estimate.compile_seconds + ready.compiling
-    estimate = replace(estimate, compile_seconds=compile_seconds)
-    if not calls_before:
-        return estimate
-    return replace(
-        with_calls_before(estimate, calls_before),
-        seconds=estimate.seconds
-        + (ready.spent if ready.explanation.measured else 0.0),
-        notes=(*choice_notes(ready), *estimate.notes),
-    )
 
 
 def with_calls_before(estimate: Estimate, calls: int) -> Estimate:

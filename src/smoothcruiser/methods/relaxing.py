@@ -183,8 +183,6 @@ def _shift_interval(interval: Interval, band: Interval, bounds: Interval) -> Int
     """An interval of x: ``interval`` holds x + y, ``band`` y, and ``bounds`` x."""
     lower_bound, upper_bound = interval[0] - band[1], interval[1] - band[0]
     rounding_slack = ROUNDING * max(map(abs, (*interval, *band)))
-    lower_bound, upper_bound = (
-        lower_bound - rounding_slack,
-        upper_bound + rounding_slack,
-    )
+    lower_bound = lower_bound - rounding_slack
+    upper_bound = upper_bound + rounding_slack
     return max(lower_bound, bounds[0]), min(upper_bound, bounds[1])

@@ -136,10 +136,8 @@ def _run_schedule(
         from smoothcruiser.store.record_checks import check_parts
 
         store, run_number = keeper
-        keep_shard, known_parts = (
-            partial(store.keep, run_number),
-            store.parts(run_number),
-        )
+        keep_shard = partial(store.keep, run_number)
+        known_parts = store.parts(run_number)
         check_parts(stop_rule, shards, actions, known_parts)
         replay = partial(_replay_shards, run_number, segments, known_parts)
         resume_hint = (

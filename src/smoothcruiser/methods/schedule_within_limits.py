@@ -312,10 +312,9 @@ def _payable(
             continue
         except SmoothcruiserError:  # too few calls for any
             break
-        if not min_epsilon <= best_schedule.epsilon <= max_epsilon:
-            best_schedule = at(
-                min(max(best_schedule.epsilon, min_epsilon), max_epsilon)
-            )
+        clipped_epsilon = min(max(best_schedule.epsilon, min_epsilon), max_epsilon)
+        if best_schedule.epsilon != clipped_epsilon:
+            best_schedule = at(clipped_epsilon)
         while promise.epsilon is None and not _survives_rounding(best_schedule):
             if best_schedule.epsilon >= max_epsilon:
                 break
@@ -329,12 +328,10 @@ def _notes(
 ) -> tuple[str, ...]:
     """The note on a schedule that runs instead of the requested one, and why."""
     requested_epsilon = query.promise.epsilon
-    wish_text = (
-        ""
-        if requested_epsilon is None
-        else f"epsilon {requested_epsilon:g} would cost {price_text}, more than "
-        f"{limit_text}: "
-    )
+    wish_text = ""
+    if requested_epsilon is not None:
+        price_words = f"would cost {price_text}, more than {limit_text}: "
+        wish_text = f"epsilon {requested_epsilon:g} {price_words}"
     schedule_text = f"the schedule is for epsilon {schedule.epsilon:g}, "
     if schedule.num_calls <= calls:
         schedule_text += f"about the smallest that fits {limit_text}."

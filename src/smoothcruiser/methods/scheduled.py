@@ -534,10 +534,8 @@ def _check_family(query: Query, stored: str, number: int) -> None:
     from smoothcruiser.engines.registry import choose, find_executor
     from smoothcruiser.problem.batched import Batched
 
-    stored_executor, chosen_executor = (
-        find_executor(stored),
-        choose(query.problem, query.compute),
-    )
+    stored_executor = find_executor(stored)
+    chosen_executor = choose(query.problem, query.compute)
     same_streams = stored_executor.same_bits and chosen_executor.same_bits
     if stored_executor is chosen_executor or (
         same_streams and not isinstance(query.problem.oracle, Batched)

@@ -121,14 +121,8 @@ class TreeSearch(Method):
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
-        taken_keywords = {
-            "budget",
-            "seconds",
-            "simulations",
-            "seed",
-            "executor",
-            "progress",
-        }
+        taken_keywords = {"budget", "seconds", "simulations"}
+        taken_keywords |= {"seed", "executor", "progress"}
         if self.search.trees > 1 or self.search.leaf_rollouts > 1:
             taken_keywords |= {"workers", "scheduler", "tls"}
         return frozenset(taken_keywords | ({"delta"} if self.certify else set()))
@@ -336,19 +330,25 @@ def _answer_without_tree(method: TreeSearch, query: Query, why: str) -> Estimate
     return unsampled_estimate(query.problem, query.place, method.name, why, query.seed)
 
 
+def _possible_values(tree: Tree) -> tuple[float, float]:
+    """The values that the rewards allow at the root, with the steps that are left."""
+    horizon = tree.problem.horizon
+    steps_left = None if horizon is None else horizon - tree.elapsed
+    return tree.problem.facts.value_bounds(tree.node(0).player, steps_left)
+
+
 def _blind_answer(tree: Tree) -> Estimate:
     """The answer of a tree without one simulation: it prefers nothing."""
     problem, root = tree.problem, tree.node(0)
-    steps_left = None if problem.horizon is None else problem.horizon - tree.elapsed
-    middle_value = sum(problem.facts.value_bounds(root.player, steps_left)) / 2.0
+    middle_value = sum(_possible_values(tree)) / 2.0
     weights = problem.operator.weights(problem.num_actions)
     blind_policy = problem.operator.blind([weights[a] for a in root.actions])
-    policy = dict(zip(root.actions, blind_policy, strict=True))
-    action_values = dict.fromkeys(root.actions, middle_value)
-    policy_shares = tuple(policy.get(a, 0.0) for a in range(problem.num_actions))
-    q_values = tuple(
-        action_values.get(a, math.nan) for a in range(problem.num_actions)
+    policy_shares, q_values = (
+        [0.0] * problem.num_actions,
+        [math.nan] * problem.num_actions,
     )
+    for action, share in zip(root.actions, blind_policy, strict=True):
+        policy_shares[action], q_values[action] = share, middle_value
     note = (
         f"{NOTHING_GROWN}: one may take {tree.setting.limit:,} oracle calls. "
         "The value is the middle of what is possible and the policy knows "
@@ -357,9 +357,9 @@ def _blind_answer(tree: Tree) -> Estimate:
     return Estimate(
         value=middle_value,
         interval=None,
-        q_values=q_values,
-        policy=policy_shares,
-        action=best_action(policy_shares, q_values, root.player),
+        q_values=tuple(q_values),
+        policy=tuple(policy_shares),
+        action=best_action(tuple(policy_shares), tuple(q_values), root.player),
         num_calls=tree.num_calls,
         epsilon=None,
         delta=None,
@@ -376,10 +376,7 @@ def _blind_answer(tree: Tree) -> Estimate:
 
 def _with_reward_bounds(tree: Tree, answer: Estimate) -> Estimate:
     """``answer`` with the interval that holds before the first rollout of its policy."""
-    steps_left = (
-        None if tree.problem.horizon is None else tree.problem.horizon - tree.elapsed
-    )
-    interval = tree.problem.facts.value_bounds(tree.node(0).player, steps_left)
+    interval = _possible_values(tree)
     certificate = Certificate(
         kind="policy",
         interval=interval,
@@ -518,14 +515,8 @@ def certify_policy(
     policy_estimate = evaluate(query, tree)
     assert policy_estimate.certificate is not None
     assert policy_estimate.interval is not None
-    steps_left = (
-        None if tree.problem.horizon is None else tree.problem.horizon - tree.elapsed
-    )
-    upper_bound = tree.problem.facts.value_bounds(tree.node(0).player, steps_left)[1]
-    interval = (
-        policy_estimate.interval[0],
-        max(upper_bound, policy_estimate.interval[0]),
-    )
+    lower_bound, policy_upper = policy_estimate.interval
+    interval = lower_bound, max(_possible_values(tree)[1], lower_bound)
     certificate = replace(policy_estimate.certificate, interval=interval)
     usual_error = policy_estimate.standard_error
     error_text = (
@@ -533,8 +524,7 @@ def certify_policy(
     )
     note = (
         f"Its policy (blind off the tree) is worth {policy_estimate.value:.6g}"
-        f"{error_text}, in [{policy_estimate.interval[0]:.6g}, "
-        f"{policy_estimate.interval[1]:.6g}] with probability "
+        f"{error_text}, in [{lower_bound:.6g}, {policy_upper:.6g}] with probability "
         f"{certificate.confidence:g}: V(state) is at least {interval[0]:.6g}. The "
         "upper end is only what the rewards allow."
     )

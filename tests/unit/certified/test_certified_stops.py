@@ -16,6 +16,7 @@ from smoothcruiser.certified.sampling.parallel import ParallelSampler, draw_part
 from smoothcruiser.certified.sampling.sampler import Sampler, first_words
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
+from smoothcruiser.certified.sweeps.compiled_loops import CERTIFIED
 from smoothcruiser.certified.sweeps.region import Region
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.random.streams import from_words
@@ -226,7 +227,8 @@ def test_compiling_counts_against_no_limit(monkeypatch):
         time.sleep(0.3)
 
     monkeypatch.setattr(Region, "warm", slowly)
-    answer = sc.Certified(coin(), delta=0.1).query(seconds=0.25)
+    with CERTIFIED.use_form(compiled=True):
+        answer = sc.Certified(coin(), delta=0.1).query(seconds=0.25)
     assert answer.num_calls > 0
     assert answer.epsilon < 1.0
     assert answer.compile_seconds >= 0.3

@@ -2,9 +2,10 @@
 
 It is a product of bets against a mean that is too far away.
 
-The problem: X_1, X_2, ... are samples of r + gamma V(z) at one pair (s, a), all in [m,
-M], with mean Q. V is fixed but unknown; upper bounds U >= V are known, so Y_i = r_i +
-gamma U(z_i) >= X_i can be computed. For a pole nu >= M, fixed before the first sample,
+The problem: X_1, X_2, ... are samples of r + gamma V(z) at one pair (s, a), all
+in [m, M], with mean Q. V is fixed but unknown; upper bounds U >= V are known,
+so Y_i = r_i + gamma U(z_i) >= X_i can be computed. For a pole nu >= M, fixed
+before the first sample,
 
     W_n = product of (nu - X_i) / (nu - Q)
 
@@ -29,8 +30,8 @@ legend   symbol      public name
   p_k                the share of the k-th pair that was ever sampled;
                      ``pair_cost`` = log(2 / (delta p_k)), the 2 for the two sides
 
-This file decides the poles, their shares, and the bound on the price before a run. The
-proofs are in docs/certified.md: sections 2, 4 and 7.
+This file decides the poles, their shares, and the bound on the price before a
+run. The proofs are in docs/certified.md: sections 2, 4 and 7.
 """
 
 from __future__ import annotations
@@ -220,10 +221,8 @@ def pole_radii(samples: float, cost: float) -> Floats:
     the cost.
     """
     t = POLE_OFFSETS[1:]
-    log_scale, log_rate = (
-        np.log1p(t) - (cost + POLE_COSTS[1:]) / samples,
-        np.log((1.0 + t) / t),
-    )
+    log_scale = np.log1p(t) - (cost + POLE_COSTS[1:]) / samples
+    log_rate = np.log((1.0 + t) / t)
     x = np.clip((log_scale + np.log(log_rate)) / log_rate, 0.0, 1.0)
     radii: Floats = 1.0 + t - x - np.exp(log_scale - log_rate * x)
     return radii

@@ -1,9 +1,9 @@
 """Facts from the counts of a pair alone: event E of ``law``, and complete supports.
 
-Q_n, beta and the unseen mass are functions of the counts (docs/certified.md, section
-2b). With a declared least probability p of every outcome a support is complete where
-the unseen mass is below p, where one more outcome would not fit, and after a long run
-without a new outcome (Lemma R there).
+Q_n, beta and the unseen mass are functions of the counts (docs/certified.md,
+section 2b). With a declared least probability p of every outcome a support is
+complete where the unseen mass is below p, where one more outcome would not fit,
+and after a long run without a new outcome (Lemma R there).
 
 legend   symbol        public name
   exp(-beta/n')        ``law_share``, rounded down
@@ -59,10 +59,8 @@ def log_gamma(x: float) -> float:
 @cache
 def _c_library() -> Any:
     library = ctypes.CDLL(None if os.name == "posix" else "ucrtbase")
-    library.lgamma.restype, library.lgamma.argtypes = (
-        ctypes.c_double,
-        [ctypes.c_double],
-    )
+    library.lgamma.restype = ctypes.c_double
+    library.lgamma.argtypes = [ctypes.c_double]
     return library
 
 

@@ -1,14 +1,15 @@
 """One law for all functions: a bound from the counts of a pair alone.
 
 The problem: a pair (s, a) with law P showed outcomes i = 1..K, c_i times each,
-n times in all. Wanted is an upper bound on P f = E f for every
-function f <= M of the outcomes and every n at once: the f of interest, r + gamma V,
-is unknown, and a horizon has one for each number of steps left.
+n times in all. Wanted is an upper bound on P f = E f for every function f <= M
+of the outcomes and every n at once: the f of interest, r + gamma V, is unknown,
+and a horizon has one for each number of steps left.
 
-Before each sample name a law q on "outcome i again" and "an unseen outcome". The
-product of q(event)/P(event) is a nonnegative supermartingale from 1, so with
-probability 1 - alpha it stays below 1/alpha (Ville). The q here are
-exchangeable: their product Q_n depends on the counts alone. With P(unseen) <= 1,
+Before each sample name a law q on "outcome i again" and "an unseen outcome".
+The product of q(event)/P(event) is a nonnegative supermartingale from 1, so
+with probability 1 - alpha it stays below 1/alpha (Ville). The q here are
+exchangeable: their product Q_n depends on the counts alone. With P(unseen) <=
+1,
 
     sum of (c_i - 1) log P_i >= log Q_n - log(1/alpha)         for all n   (event E)
 
@@ -17,9 +18,9 @@ On E, for every f and every nu >= sup f, by Jensen (mirrored below):
     P f <= nu - exp(sum of p_i log(nu - f_i) - beta/n'),            n' = n - K,
     p_i = (c_i - 1)/n',  beta = log(1/alpha) + sum of (c_i - 1) log p_i - log Q_n.
 
-With a declared least probability p of every outcome, E also tells when the support
-is complete: the unseen mass is at most 1 - exp(-beta/n'), and an outcome that was
-never seen has at least p.
+With a declared least probability p of every outcome, E also tells when the
+support is complete: the unseen mass is at most 1 - exp(-beta/n'), and an
+outcome that was never seen has at least p.
 
 legend   symbol        public name
   exp(-beta/n')        ``law_share``, rounded down
@@ -28,8 +29,8 @@ legend   symbol        public name
   p                    ``BoundRules.min_probability``; 0 where none is declared
 
 ``counts`` decides Q_n; this file the search for nu, and when the bets are made
-of ``betting``, which do better where a pair has many outcomes. The proofs are in
-docs/certified.md, section 2b.
+of ``betting``, which do better where a pair has many outcomes. The proofs are
+in docs/certified.md, section 2b.
 """
 
 from __future__ import annotations
@@ -155,10 +156,8 @@ def at_pole(
     node = g.pairs["node"][pair]
     pole = base + offset if upper else base - offset
     guard = pole_guard(pole, rules.scale)
-    start, stop = (
-        g.pairs["start"][pair],
-        g.pairs["start"][pair] + g.pairs["length"][pair],
-    )
+    start = g.pairs["start"][pair]
+    stop = g.pairs["start"][pair] + g.pairs["length"][pair]
     repeats = g.pairs["total"][pair] - g.pairs["length"][pair]
     log_sum, inverse_sum, square_sum = 0.0, 0.0, 0.0
     for e in range(start, stop):
@@ -173,20 +172,16 @@ def at_pole(
             square_sum += repeat_count / (gap * gap)
     if repeats < 1.0:
         return pole, 0.0
-    log_sum, inverse_sum, square_sum = (
-        log_sum / repeats,
-        inverse_sum / repeats,
-        square_sum / repeats,
-    )
+    log_sum = log_sum / repeats
+    inverse_sum = inverse_sum / repeats
+    square_sum = square_sum / repeats
     mean = math.exp(log_sum) * g.pairs["law_share"][pair]
     mean *= 1.0 - (stop - start + 8) * LONGEST_LOG * UNIT
     bound = pole - mean + guard if upper else pole + mean - guard
     if offset == 0.0:
         return bound, 0.0 if mean * inverse_sum <= 1.0 else -1.0
-    spread, decay = (
-        log_sum + math.log(inverse_sum),
-        g.pairs["law_beta"][pair] / repeats,
-    )
+    spread = log_sum + math.log(inverse_sum)
+    decay = g.pairs["law_beta"][pair] / repeats
     # of S by log(offset): not positive
     rate = offset * (inverse_sum - square_sum / inverse_sum)
     step = -LONGEST_STEP
@@ -200,10 +195,8 @@ def first_offset(
     g: Outcomes, pair: int, upper: bool, base: float, rules: BoundRules
 ) -> float:
     """A first offset: the best pole is about sigma sqrt(n'/(2 beta)) from the mean."""
-    node, repeats = (
-        g.pairs["node"][pair],
-        g.pairs["total"][pair] - g.pairs["length"][pair],
-    )
+    node = g.pairs["node"][pair]
+    repeats = g.pairs["total"][pair] - g.pairs["length"][pair]
     first_moment, second_moment = 0.0, 0.0
     start = g.pairs["start"][pair]
     for e in range(start, start + g.pairs["length"][pair]):
@@ -257,10 +250,8 @@ def declared_side(
     P f <= base - p * (sum of base - f_i), and exact where the outcomes use up all of
     the probability.
     """
-    node, least_probability = (
-        g.pairs["node"][pair],
-        rules.min_probability * (1.0 - CERTAIN),
-    )
+    node = g.pairs["node"][pair]
+    least_probability = rules.min_probability * (1.0 - CERTAIN)
     base_distance, num_outcomes = 0.0, g.pairs["length"][pair]
     for e in range(g.pairs["start"][pair], g.pairs["start"][pair] + num_outcomes):
         base_distance += abs(base - outcome_value(g, e, node, upper, rules))
@@ -359,10 +350,8 @@ def tilt(
     the farthest value.
     """
     refresh(g, pair, rules)
-    start, stop = (
-        g.pairs["start"][pair],
-        g.pairs["start"][pair] + g.pairs["length"][pair],
-    )
+    start = g.pairs["start"][pair]
+    stop = g.pairs["start"][pair] + g.pairs["length"][pair]
     base, is_complete = edge(g, pair, upper, rules), g.pairs["law_complete"][pair] == 1
     if stop - start == 1:
         weights[start] = rules.discount * (

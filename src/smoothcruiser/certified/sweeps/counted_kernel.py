@@ -56,8 +56,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from smoothcruiser.certified.graph import Graph, Layers
-from smoothcruiser.certified.sweeps.layers_kernel import Steps, is_usable, unload
+from smoothcruiser.certified.graph import Graph, Layers, Steps
+from smoothcruiser.certified.sweeps.layers_kernel import is_usable, unload
 from smoothcruiser.certified.sweeps.sweeps_kernel import SweepRules, write_policy
 from smoothcruiser.operators.dispatch import builtin_value, is_greedy
 from smoothcruiser.problem.model.tabular import Floats, Ints
@@ -393,10 +393,8 @@ def maximum_excess(q: Any, noise: Floats, size: int) -> float:
         second_moment += (gap * gap + action_variance) * (1.0 - win_probability) + (
             mean - gap
         ) * density
-        mean, variance = (
-            first_moment,
-            max(0.0, second_moment - first_moment * first_moment),
-        )
+        mean = first_moment
+        variance = max(0.0, second_moment - first_moment * first_moment)
     return float(max(0.0, mean))
 
 

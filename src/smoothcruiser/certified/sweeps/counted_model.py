@@ -1,15 +1,16 @@
 """The best estimate of certified search: the solution of the counted model.
 
-The bounds are certain. They are wide long before the samples are few: at gamma = 0.97
-the middle of an interval can be three times the value. The counted model, the
-frequencies and mean rewards of the samples in memory, gives the likely value
-(``counted_kernel``), and the delta method its usual error (``counted_kernel``).
-Neither is promised.
+The bounds are certain. They are wide long before the samples are few: at gamma
+= 0.97 the middle of an interval can be three times the value. The counted
+model, the frequencies and mean rewards of the samples in memory, gives the
+likely value (``counted_kernel``), and the delta method its usual error
+(``counted_kernel``). Neither is promised.
 
-It is solved at the end of a query over the nodes that the query has listed, from the
-values of the query before, in at most ``MOST_WORK`` steps and ``CALL_WORK`` more for
-each call of the memory. So it costs a few percent of the query, and is a function of
-the memory alone: a search that is saved keeps the values (``snapshot``).
+It is solved at the end of a query over the nodes that the query has listed,
+from the values of the query before, in at most ``MOST_WORK`` steps and
+``CALL_WORK`` more for each call of the memory. So it costs a few percent of the
+query, and is a function of the memory alone: a search that is saved keeps the
+values (``snapshot``).
 """
 
 from __future__ import annotations
@@ -21,10 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.certified.graph import STAGE, Layers, empty_graph
-from smoothcruiser.certified.sweeps.compiled_loops import make_counted_loops
+from smoothcruiser.certified.graph import Graph, Steps, empty_layers
 from smoothcruiser.certified.sweeps.counted_kernel import Guesses, Influence, annuity
-from smoothcruiser.certified.sweeps.layers_kernel import Steps
 from smoothcruiser.problem.model.tabular import Floats, Ints
 
 # updates of an outcome, at about 10 nanoseconds each: whatever the query took, and for
@@ -57,23 +56,19 @@ class CountedNodes:
 
     def __init__(self, region: Any) -> None:
         self.region, self.memory = region, region.memory
-        self.loops = make_counted_loops(region.problem.operator)
+        self.loops = region.loops
         # by node, as the last query left them; NaN where none has solved it
         self.values: Floats = np.zeros(0)
         self.listed_nodes: Ints = np.zeros(0, dtype=np.int64)
         self.unsolved = math.inf  # the error that solving may have left in a value
 
-    def warm(self) -> None:
-        """Compile the loops, or load them."""
-        g, no_nodes = (
-            empty_graph(self.region.bound.fields),
-            np.zeros(0, dtype=np.int64),
-        )
-        guesses, rules = self.view_guesses(np.zeros(1)), self.region.rules
-        self.loops.solve(g, no_nodes, 0, 0, 0.0, guesses, rules)
-        self.loops.means(g, 0, guesses, rules)
-        end_node = np.zeros(1, dtype=np.int64)
-        self.loops.spread(g, end_node, 0, 0, guesses, _influence(1, 0, 1), rules)
+    def warm(self, g: Graph) -> None:
+        """Compile the loops, or load them, by calls on an empty graph."""
+        end_node, rules = np.zeros(1, dtype=np.int64), self.region.rules
+        guesses, influence = self.view_guesses(np.zeros(1)), _influence(1, 0, 1)
+        self.loops.solve_nodes(g, end_node, 0, 0, 0.0, guesses, rules)
+        self.loops.node_means(g, 0, guesses, rules)
+        self.loops.spread_nodes(g, end_node, 0, 0, guesses, influence, rules)
 
     def settle(self, num_calls: int, listed: Ints | None = None) -> None:
         """Solve the model over the nodes of the query, or over those ``listed``."""
@@ -91,10 +86,8 @@ class CountedNodes:
         self.passes = FEWEST_PASSES + int(
             allowed_work / (memory.num_entries + 4 * memory.num_pairs)
         )
-        solve, solve_arguments = (
-            self.loops.solve,
-            (memory.graph, self.listed_nodes, len(self.listed_nodes)),
-        )
+        solve = self.loops.solve_nodes
+        solve_arguments = (memory.graph, self.listed_nodes, len(self.listed_nodes))
         num_passes = solve(
             *solve_arguments, self.passes, still_width, guesses, region.rules
         )
@@ -113,14 +106,16 @@ class CountedNodes:
         if node >= len(self.values):
             return UNKNOWN
         rules, g = self.region.rules, self.memory.graph
-        num_sampled = self.loops.means(g, node, self.view_guesses(self.values), rules)
+        num_sampled = self.loops.node_means(
+            g, node, self.view_guesses(self.values), rules
+        )
         if num_sampled == 0:
             has_samples = self.memory.num_entries > 0
             is_known = has_samples and not math.isnan(self.values[node])
             return Guess(float(self.values[node])) if is_known else UNKNOWN
         num_actions = int(g.nodes[node]["size"])
         q_values = tuple(rules.q[:num_actions].tolist())
-        value = float(self.loops.close(g, node, rules))
+        value = float(self.loops.close_node(g, node, rules))
         if not with_error or self.listed_nodes[0] != node:
             return Guess(value, q_values)
         return Guess(value, q_values, self._error(), self.unsolved)
@@ -133,12 +128,12 @@ class CountedNodes:
         if num_nodes == 1 or not memory.num_entries:
             return [UNKNOWN] * num_nodes
         model_copy.settle(num_calls, np.arange(1, num_nodes, dtype=np.int64))
-        q_values, num_sampled = (
-            np.zeros(memory.num_pairs),
-            np.zeros(num_nodes, np.int64),
-        )
+        q_values = np.zeros(memory.num_pairs)
+        num_sampled = np.zeros(num_nodes, np.int64)
         guesses, rules = model_copy.view_guesses(model_copy.values), self.region.rules
-        self.loops.show(memory.graph, num_nodes, guesses, q_values, num_sampled, rules)
+        self.loops.show_nodes(
+            memory.graph, num_nodes, guesses, q_values, num_sampled, rules
+        )
         nodes, q_list = memory.graph.nodes[:num_nodes], q_values.tolist()
         pair_ends = nodes["first"] + nodes["size"] * (num_sampled > 0)
         pair_ranges = zip(nodes["first"].tolist(), pair_ends.tolist(), strict=True)
@@ -191,7 +186,9 @@ class CountedNodes:
             self.passes,
         )
         guesses = self.view_guesses(self.values)
-        self.loops.spread(*spread_arguments, guesses, influence, self.region.rules)
+        self.loops.spread_nodes(
+            *spread_arguments, guesses, influence, self.region.rules
+        )
         pairs = memory.graph.pairs[: memory.num_pairs]
         error = usual_error(influence, pairs)
         if error is None or not math.isfinite(self.unsolved):
@@ -206,20 +203,12 @@ class CountedLayers(CountedNodes):
         super().__init__(region)
         self.guesses = Guesses(np.zeros(0), np.zeros(0), np.zeros(2), False)
 
-    def warm(self) -> None:
-        """Compile the loops, or load them."""
-        g, rules = empty_graph(self.region.bound.fields), self.region.rules
-        starts, counts = np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
-        layers, no_claims = (
-            Layers(np.zeros(1, STAGE), starts, counts),
-            np.zeros((0, 2)),
-        )
-        node_places = np.zeros(len(g.nodes), dtype=np.int64)
-        steps = Steps(np.zeros((1, 2, 4)), 1, node_places, no_claims)
+    def warm(self, g: Graph) -> None:  # noqa: D102
+        (layers, steps), rules = empty_layers(g), self.region.rules
         guesses = Guesses(np.zeros(1), np.zeros(0), np.zeros(2), False)
+        influence = _influence(1, 0, 1)
         self.loops.solve_layers(g, layers, 0.0, guesses, steps, rules)
         self.loops.show_means(g, layers, 0, 0, guesses, steps, rules)
-        influence = _influence(1, 0, 1)
         self.loops.spread_layers(g, layers, 0, guesses, influence, steps, rules)
 
     def settle(self, num_calls: int, listed: Ints | None = None) -> None:
@@ -275,7 +264,7 @@ class CountedLayers(CountedNodes):
             return Guess(float(self.guesses.value[stage_index]))
         node = int(region.layers.stages["node"][stage_index])
         q_values = tuple(region.rules.q[: int(g.nodes[node]["size"])].tolist())
-        value = float(self.loops.close(g, node, region.rules))
+        value = float(self.loops.close_node(g, node, region.rules))
         error = None
         if with_error:
             pairs = g.pairs[: self.memory.num_pairs]

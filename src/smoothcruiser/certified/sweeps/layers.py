@@ -1,10 +1,10 @@
 """The part of the memory that matters for one query where there is a horizon.
 
-Samples belong to a state and an action; bounds belong to a state with a number of
-steps left. They are kept in layers, one for each number of steps from the requested
-state (``layers_kernel``), as many of them as matter: the deepest layer that is listed
-has the bounds of the facts, and where these leave much of the answer's width open,
-deeper ones are listed.
+Samples belong to a state and an action; bounds belong to a state with a number
+of steps left. They are kept in layers, one for each number of steps from the
+requested state (``layers_kernel``), as many of them as matter: the deepest
+layer that is listed has the bounds of the facts, and where these leave much of
+the answer's width open, deeper ones are listed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,13 @@ from smoothcruiser.certified.bounds.base import SCAN, WALK, Bound
 from smoothcruiser.certified.graph import (
     STAGE,
     Entries,
+    Graph,
     Layers,
-    empty_graph,
+    Steps,
+    empty_layers,
     free_slots,
 )
 from smoothcruiser.certified.search_memory import Memory
-from smoothcruiser.certified.sweeps.compiled_loops import (
-    make_layer_loops,
-    not_compiled,
-    warm_intake,
-)
 from smoothcruiser.certified.sweeps.counted_model import CountedLayers
 from smoothcruiser.certified.sweeps.layers_kernel import (
     CROWDED,
@@ -38,7 +35,6 @@ from smoothcruiser.certified.sweeps.layers_kernel import (
     Q_LOW,
     V_HIGH,
     V_LOW,
-    Steps,
 )
 from smoothcruiser.certified.sweeps.ranges import box
 from smoothcruiser.certified.sweeps.region import Region
@@ -66,7 +62,6 @@ class LayeredRegion(Region):
         super().__init__(problem, memory, bound, radius_scale)
         assert problem.horizon is not None
         self.horizon = problem.horizon
-        self.layer_loops = make_layer_loops(problem.operator, bound)
         self.layers = no_layers()
         self.deepest = deepest_layer(problem)
         self.depth = min(FIRST_DEPTH, self.deepest)
@@ -74,30 +69,13 @@ class LayeredRegion(Region):
         self.stage_places: Ints = np.zeros(0, dtype=np.int64)
         self.counted: CountedLayers = CountedLayers(self)
 
-    def warm(self) -> None:
-        """Compile the loops, or load them; ``show`` when it is first called."""
-        g, order = empty_graph(self.bound.fields), np.zeros(1, dtype=np.int64)
-        boxes = np.zeros((1, 2, 4))
-        layers = Layers(
-            np.zeros(1, STAGE),
-            np.zeros(2, dtype=np.int64),
-            np.zeros(1, dtype=np.int64),
-        )
-        node_places, no_claims = (
-            np.zeros(len(g.nodes), dtype=np.int64),
-            np.zeros((0, 2)),
-        )
-        steps = Steps(boxes, 1, node_places, no_claims)
-        loops = self.layer_loops
-        warm_intake(self.loops, g)
+    def warm_sweeps(self, g: Graph) -> None:  # noqa: D102
+        order, loops, rules = np.zeros(1, dtype=np.int64), self.loops, self.rules
+        layers, steps = empty_layers(g)
         loops.list_layers(g, layers, layers, order, steps)
         layers.counts[0] = 0
-        try:
-            loops.sweep(g, layers, WALK, steps, self.rules)
-        except Exception as error:
-            raise not_compiled(self.bound, error) from error
-        loops.flow(g, layers, np.zeros(1), 0.0, WALK, steps, self.rules)
-        self.counted.warm()
+        loops.sweep_layers(g, layers, WALK, steps, rules)
+        loops.flow_layers(g, layers, np.zeros(1), 0.0, WALK, steps, rules)
 
     @property
     def widths(self) -> Floats:
@@ -114,14 +92,11 @@ class LayeredRegion(Region):
             self.stage_places = np.zeros(num_nodes, dtype=np.int64)
         num_known, facts = len(self._boxes), self.problem.facts
         if num_known < num_layers:
-            steps_left = [self.horizon - d for d in range(num_known, num_layers)]
-            first_boxes = [box(facts, 1, steps) for steps in steps_left]
-            second_boxes = (
-                [box(facts, 2, steps) for steps in steps_left]
-                if self.problem.is_game
-                else first_boxes
-            )
-            new_boxes = list(zip(first_boxes, second_boxes, strict=True))
+            players = (1, 2) if self.problem.is_game else (1, 1)
+            new_boxes = [
+                [box(facts, player, self.horizon - d) for player in players]
+                for d in range(num_known, num_layers)
+            ]
             self._boxes = np.concatenate([self._boxes, np.array(new_boxes)])
         return Steps(self._boxes, self.horizon, self.stage_places, self.memory.claims)
 
@@ -222,10 +197,6 @@ class LayeredRegion(Region):
                 return
             self.depth = min(self.deepest, 2 * self.depth)
 
-    def list_all(self) -> None:
-        """List all stages in reach; each state of the memory is, of some query."""
-        self.list_reach()
-
     def mark_last(self) -> None:
         """Say which states are sampled for the last step alone.
 
@@ -268,10 +239,10 @@ class LayeredRegion(Region):
         self.unfinished = False
         while True:
             start_time = time.perf_counter()
-            g, loops = self.memory.graph, self.layer_loops
+            g, loops = self.memory.graph, self.loops
             g.pairs["gain"][: self.memory.num_pairs] = 0.0
             self.layers.stages["mass"] = 0.0
-            width_left = loops.flow(
+            width_left = loops.flow_layers(
                 g, self.layers, source, least_width, WALK, self.steps, self.rules
             )
             width = float(self.widths[0])
@@ -327,7 +298,7 @@ class LayeredRegion(Region):
 
     def show(self, layer: int, stage_index: int) -> None:
         """Make the node of a stage and its pairs hold the bounds of the stage."""
-        self.layer_loops.show(
+        self.loops.show_stage(
             self.memory.graph,
             self.layers,
             layer,
@@ -357,7 +328,7 @@ class LayeredRegion(Region):
 
     def _pass(self, tune: int) -> float:
         sweep_code = int(
-            self.layer_loops.sweep(
+            self.loops.sweep_layers(
                 self.memory.graph, self.layers, tune, self.steps, self.rules
             )
         )
@@ -381,7 +352,7 @@ class LayeredRegion(Region):
                 np.zeros(self.depth + 2, dtype=np.int64),
                 np.zeros(self.depth + 1, dtype=np.int64),
             )
-            num_listed = self.layer_loops.list_layers(
+            num_listed = self.loops.list_layers(
                 memory.graph,
                 Layers(old_layers.stages, starts, old_layers.counts),
                 new_layers,

@@ -1,22 +1,22 @@
 """Bounds by steps left with a horizon, by induction without a discount, compiled.
 
-With a horizon, bounds depend on the number of steps left. A pair has one law, whatever
-number of steps is left. So its samples serve all of them, and only the bounds on V
-differ: layer d of ``Layers`` holds those of the states that d steps lead to, with H - d
-steps left. For one layer, the nodes are made to hold the bounds of the next one
-(``load``), and everything else is as in a sweep without a horizon. There are no cycles,
-so one pass from the deepest layer up is final.
+With a horizon, bounds depend on the number of steps left. A pair has one law,
+whatever number of steps is left. So its samples serve all of them, and only the
+bounds on V differ: layer d of ``Layers`` holds those of the states that d steps
+lead to, with H - d steps left. For one layer, the nodes are made to hold the
+bounds of the next one (``load``), and everything else is as in a sweep without
+a horizon. There are no cycles, so one pass from the deepest layer up is final.
 
 The order of the passes cannot break a bound.
 
-At discount 1 without a horizon sweeps from above need not come down: where play can go
-round for ever, every state keeps the other's bound. With rewards of one sign V is the
-least fixed point of the backup T from 0, so any f >= 0 with T f <= f is at least V
-(Park's induction). Where the bound of a pair holds for every function at once
-(``bounds.law``) or is exact, T f is at most the backup of f by the bounds of the pairs,
-which can be computed. ``climb`` looks for such an f from the lower bounds upwards, and
-``is_inductive`` is the proof: nothing before it matters. All of it is mirrored where no
-reward is above 0.
+At discount 1 without a horizon sweeps from above need not come down: where play
+can go round for ever, every state keeps the other's bound. With rewards of one
+sign V is the least fixed point of the backup T from 0, so any f >= 0 with T f
+<= f is at least V (Park's induction). Where the bound of a pair holds for every
+function at once (``bounds.law``) or is exact, T f is at most the backup of f by
+the bounds of the pairs, which can be computed. ``climb`` looks for such an f
+from the lower bounds upwards, and ``is_inductive`` is the proof: nothing before
+it matters. All of it is mirrored where no reward is above 0.
 
 legend   symbol      public name
   f                  the ``upper`` (or ``lower``) of the listed nodes, for the time being
@@ -29,15 +29,17 @@ The proof is in docs/certified.md, section 3b.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from smoothcruiser.certified.bounds.base import EVERY, KEEP, UNIT, Outcomes
-from smoothcruiser.certified.graph import Graph, Layers
+from smoothcruiser.certified.graph import Graph, Layers, Steps
 from smoothcruiser.certified.sweeps.steering_kernel import pair_gain, set_policy
 from smoothcruiser.certified.sweeps.sweeps_kernel import (
     BOUND,
     SweepRules,
+    close_bound,
     exact_side,
+    has_crossed_pairs,
     node_bound,
     update_pair,
 )
@@ -45,17 +47,6 @@ from smoothcruiser.problem.model.tabular import Floats, Ints
 
 V_LOW, V_HIGH, Q_LOW, Q_HIGH = 0, 1, 2, 3  # places in ``Steps.boxes``
 CROWDED, CROSSED = -1, -2  # results of a pass; CROSSED - node names the node
-
-
-class Steps(NamedTuple):
-    """Facts about layers before the first sample, and working memory."""
-
-    # (D + 1, 2, 4): for the layers that may be listed and for max and min to move,
-    # the bounds on V and on Q that the facts give
-    boxes: Any
-    horizon: int
-    place: Ints  # (N,): 1 + the place of a node's stage in a layer, 0 if it has none
-    claims: Any  # (N, 2): the user's bounds on V; (0, 2) without them
 
 
 def start_stage(g: Graph, stages: Any, stage: int, d: int, steps: Steps) -> None:
@@ -157,10 +148,8 @@ def load(g: Graph, layers: Layers, d: int, steps: Steps) -> None:
         return
     for i in range(layers.starts[d], layers.starts[d + 1]):
         node = layers.stages["node"][i]
-        g.nodes["lower"][node], g.nodes["upper"][node] = (
-            layers.stages["lower"][i],
-            layers.stages["upper"][i],
-        )
+        g.nodes["lower"][node] = layers.stages["lower"][i]
+        g.nodes["upper"][node] = layers.stages["upper"][i]
         steps.place[layers.stages["node"][i]] = i + 1
 
 
@@ -213,10 +202,7 @@ def close_stage(g: Graph, stages: Any, stage: int, rules: SweepRules) -> bool:
         stages["lower"][stage], node_bound(g, node, False, rules)
     )
     is_crossed = stages["lower"][stage] > stages["upper"][stage]
-    first_pair = g.nodes["first"][node]
-    for p in range(first_pair, first_pair + g.nodes["size"][node]):
-        is_crossed = is_crossed or g.pairs["q_lower"][p] > g.pairs["q_upper"][p]
-    return bool(is_crossed)
+    return bool(is_crossed or has_crossed_pairs(g, node))
 
 
 def sweep_layers(
@@ -339,10 +325,8 @@ def show_stage(
         if leads_on(g, node, d, steps):
             open_stage(g, layers.stages, at, d, tune, steps, rules)
         unload(layers, d + 1, steps)
-    g.nodes["lower"][node], g.nodes["upper"][node] = (
-        layers.stages["lower"][at],
-        layers.stages["upper"][at],
-    )
+    g.nodes["lower"][node] = layers.stages["lower"][at]
+    g.nodes["upper"][node] = layers.stages["upper"][at]
 
 
 def farthest(seen: Outcomes, pair: int, upper: bool, rules: SweepRules) -> float:
@@ -407,16 +391,7 @@ def push(g: Graph, order: Ints, count: int, upper: bool, rules: SweepRules) -> f
         if pairs["total"][best_pair] == 0.0:
             continue
         update_pair(outcomes, best_pair, upper, KEEP, rules)
-        value = node_bound(outcomes, node, upper, rules)
-        closed = (
-            nodes["upper"][node] - value if upper else value - nodes["lower"][node]
-        )
-        if closed > 0.0:
-            largest_closed = max(largest_closed, closed)
-            if upper:
-                nodes["upper"][node] = value
-            else:
-                nodes["lower"][node] = value
+        largest_closed = max(largest_closed, close_bound(outcomes, node, upper, rules))
     return float(largest_closed)
 
 

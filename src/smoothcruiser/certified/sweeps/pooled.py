@@ -1,21 +1,22 @@
 """Outcomes that were never seen, paid for once by all pairs together.
 
-A pair's own bound allows for outcomes that it never showed, and along a path these
-allowances add up. Pooled over all pairs, only the worst pair pays. A pair joins the
-pool between two rounds, when its outcomes seem to be known. From then on each of its
-samples is predicted to be "new" or "seen", by one exchangeable law for all pairs: Beta
-mixtures, with T samples of the pool and D discoveries among them. With probability
-1 - alpha, at all times,
+A pair's own bound allows for outcomes that it never showed, and along a path
+these allowances add up. Pooled over all pairs, only the worst pair pays. A pair
+joins the pool between two rounds, when its outcomes seem to be known. From then
+on each of its samples is predicted to be "new" or "seen", by one exchangeable
+law for all pairs: Beta mixtures, with T samples of the pool and D discoveries
+among them. With probability 1 - alpha, at all times,
 
     sum over r of m_r u_r <= B = log(1/alpha) - log of the mixture's probability,
 
-u_r the mass that pair r has never shown, m_r its pooled samples that were no discovery.
-``pooled_kernel`` turns this into bounds on V and Q of the requested state.
+u_r the mass that pair r has never shown, m_r its pooled samples that were no
+discovery. ``pooled_kernel`` turns this into bounds on V and Q of the requested
+state.
 
-This file decides which pairs join, B, which pairs are considered, and how samples are
-steered (no part of the promise). It is for one player with a discount, and has to be
-requested: ``POOLED`` is the bound ``law`` with an eighth of delta kept for the pool.
-Proofs: docs/pooled.md.
+This file decides which pairs join, B, which pairs are considered, and how
+samples are steered (no part of the promise). It is for one player with a
+discount, and has to be requested: ``POOLED`` is the bound ``law`` with an
+eighth of delta kept for the pool. Proofs: docs/pooled.md.
 """
 
 from __future__ import annotations
@@ -28,9 +29,8 @@ import numpy as np
 
 from smoothcruiser.certified.bounds.base import UNIT, Bound
 from smoothcruiser.certified.bounds.law import POOLED_UNION
-from smoothcruiser.certified.graph import MOVED, Graph, empty_graph
+from smoothcruiser.certified.graph import MOVED, Graph
 from smoothcruiser.certified.search_memory import Memory
-from smoothcruiser.certified.sweeps.compiled_loops import make_pooled_loops
 from smoothcruiser.certified.sweeps.memory_kernel import MANY_OUTCOMES
 from smoothcruiser.certified.sweeps.pooled_kernel import PoolWork
 from smoothcruiser.certified.sweeps.region import Region
@@ -90,11 +90,12 @@ def log_price(samples: float, discoveries: float) -> float:
 class PooledRegion(Region):
     """The nodes that a query lists, with the unseen mass of all pairs together."""
 
+    closes = True
+
     def __init__(
         self, problem: Problem, memory: Memory, bound: Bound, radius_scale: float
     ) -> None:
         super().__init__(problem, memory, bound, radius_scale)
-        self.pooled_loops = make_pooled_loops()
         pooled_rules = self.rules.bound._replace(union=POOLED_UNION)
         self.rules = self.rules._replace(bound=pooled_rules)
         self.joined_total: Floats = np.zeros(
@@ -166,22 +167,11 @@ class PooledRegion(Region):
 
     # --- bounds of the requested state ----------------------------------------
 
-    def warm(self) -> None:
-        """Compile the loops, or load them."""
-        super().warm()
-        g, loops, rules = empty_graph(self.bound.fields), self.pooled_loops, self.rules
+    def warm_sweeps(self, g: Graph) -> None:  # noqa: D102
+        super().warm_sweeps(g)
+        loops, rules = self.loops, self.rules
         no_values, no_nodes = np.zeros(0), np.zeros(0, dtype=np.int64)
-        pool_work = PoolWork(
-            no_values,
-            no_values,
-            no_values,
-            no_values,
-            no_nodes,
-            no_values,
-            no_values,
-            no_values,
-            no_values,
-        )
+        pool_work = PoolWork(*(no_values,) * 4, no_nodes, *(no_values,) * 4)
         solve_arguments = (1.0, 1.0, 1.0, pool_work, rules)
         loops.prepare(g, no_nodes, 0, pool_work, rules)
         loops.gaps(g, no_nodes, 1.0, 0.5, no_values)
@@ -323,11 +313,7 @@ class PooledRegion(Region):
 
         None where ``stop_reason`` gave one.
         """
-        g, num_pairs, loops = (
-            self.memory.graph,
-            self.memory.num_pairs,
-            self.pooled_loops,
-        )
+        g, num_pairs, loops = (self.memory.graph, self.memory.num_pairs, self.loops)
         rules, discount = self.rules, self.rules.bound.discount
         in_region = g.nodes["listed"][g.pairs["node"][:num_pairs]] == 1
         poolable_pairs = np.flatnonzero(in_region & (repeats >= 1.0))
@@ -393,7 +379,7 @@ class PooledRegion(Region):
         for chunk_start in range(0, max(1, len(poolable_pairs)), CHUNK):
             chunk_pairs = poolable_pairs[chunk_start : chunk_start + CHUNK]
             pair_values = np.full(len(chunk_pairs), -math.inf)
-            self.pooled_loops.worst_pair(
+            self.loops.worst_pair(
                 g,
                 self.order,
                 self.count,
@@ -565,7 +551,7 @@ class PooledRegion(Region):
         """Write slopes of the radii that remain when all outcomes are known."""
         g, num_pairs = self.memory.graph, self.memory.num_pairs
         means = np.zeros(num_pairs)
-        self.pooled_loops.means(view, num_pairs, side > 0.0, self.rules.bound, means)
+        self.loops.means(view, num_pairs, side > 0.0, self.rules.bound, means)
         q = view.pairs["q_upper" if side > 0.0 else "q_lower"][:num_pairs]
         radius = np.maximum(0.0, side * (q - means))
         is_pooled = repeats >= 1.0

@@ -33,10 +33,8 @@ def box(
     of ``memory_kernel``. Bounds by the range of one reward do so by themselves;
     those by a known total need room for a cell.
     """
-    value_bounds, (low, high) = (
-        facts.value_bounds(player, steps_left),
-        facts.q_bounds(player, steps_left),
-    )
+    value_bounds = facts.value_bounds(player, steps_left)
+    (low, high) = facts.q_bounds(player, steps_left)
     if facts.known_total is not None:
         widest_bounds = replace(facts, total_range=None).q_bounds(player, steps_left)
         cell_width = facts.reward_span / GRID_CELLS * (1.0 + BOUNDS_ROUNDING)

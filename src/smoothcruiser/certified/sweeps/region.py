@@ -1,13 +1,22 @@
 """The part of the memory that matters for one query, and sweeps over it.
 
-The region is the list of nodes that the query has met, in the order of discovery. A
-sweep moves their bounds (``sweeps_kernel`` defines it, and proves that any number of
-them is right), so that only time decides how many there are. Between two rounds a query
-sweeps until one closes little of the width; before it ends, until a scan moves nothing.
+The region is the list of nodes that the query has met, in the order of
+discovery. A sweep moves their bounds (``sweeps_kernel`` defines it, and proves
+that any number of them is right), so that only time decides how many there are.
+Between two rounds a query sweeps until one closes little of the width; before
+it ends, until a scan moves nothing.
 
-This file decides which nodes are listed and when sweeps end. Regions of other kinds of
-problems replace parts of it: with a horizon (``layers``), without a discount
-(``total_sweeps``), with pooled pairs (``pooled``).
+This file decides which nodes are listed and when sweeps end. There is one loop
+of sweeps (``Sweeps``) for all kinds of problems, with three rules for the end,
+one per region:
+
+  discount   (``Region``) a sweep closes little; what is left shrinks by gamma each time
+  horizon    (``layers``) one pass over the layers, from the deepest up, is final
+  totals     (``total_sweeps``) a sweep closes little, then ``close`` proves by induction
+             bounds that sweeps alone do not reach
+
+With ``bound="pooled"`` (``pooled``) sweeps are those of a discount, and
+``close`` narrows the requested state by the unseen mass of all pairs together.
 """
 
 from __future__ import annotations
@@ -31,10 +40,11 @@ from smoothcruiser.certified.graph import SAMPLED, Graph, empty_graph
 from smoothcruiser.certified.query_limits import QueryLimits
 from smoothcruiser.certified.query_progress import CLOSING, SETTLED, QueryProgress
 from smoothcruiser.certified.search_memory import Memory
-from smoothcruiser.certified.sweeps.compiled_loops import make_loops, warm, warm_intake
+from smoothcruiser.certified.sweeps.compiled_loops import make_loops, not_compiled
 from smoothcruiser.certified.sweeps.counted_model import CountedNodes
 from smoothcruiser.certified.sweeps.ranges import checked_scale
 from smoothcruiser.certified.sweeps.sweeps_kernel import SweepRules
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.declaration_checks import is_undiscounted
 from smoothcruiser.problem.model.known_outcomes import has_rows
 from smoothcruiser.problem.model.tabular import Floats, Ints
@@ -51,6 +61,8 @@ class Region:
     little = 0.01
     unfinished = False  # whether steering was left for want of time
     most_sweeps = 400  # of a round; the rest follows in the next one, or at the end
+    closes = False  # whether sweeps leave gaps that ``close`` may close
+    completes = False  # whether ``urgent_jobs`` may complete supports
 
     def __init__(
         self, problem: Problem, memory: Memory, bound: Bound, radius_scale: float
@@ -65,11 +77,28 @@ class Region:
         self.counted = CountedNodes(self)
 
     def warm(self) -> None:
-        """Compile the loops, or load them."""
-        graph = empty_graph(self.bound.fields)
-        warm_intake(self.loops, graph)
-        warm(self.loops, self.bound, graph, self.rules)
-        self.counted.warm()
+        """Compile the loops, or load them, by calls on an empty graph."""
+        g, loops = empty_graph(self.bound.fields), self.loops
+        no_places, no_values = np.zeros(0, dtype=np.int64), np.zeros(0)
+        batch = no_places, no_places, no_places, no_values
+        loops.record(g, *batch, 0, 0.0, 1.0, np.uint64(0))
+        loops.rehash(g)
+        loops.repack(g, g.entries)
+        loops.allocate(g, no_places, 0, 0, 0.0, 1, no_places, no_places)
+        try:
+            self.warm_sweeps(g)
+        except InvalidInput:
+            raise
+        except Exception as error:  # operators are compiled before they are put in
+            raise not_compiled(self.bound, error) from error
+        self.counted.warm(g)
+
+    def warm_sweeps(self, g: Graph) -> None:
+        """Compile the loops of this region alone."""
+        no_places, no_values = np.zeros(0, dtype=np.int64), np.zeros(0)
+        self.loops.sweep(g, no_places, 0, KEEP, self.rules)
+        self.loops.reach(g, no_places, 0)
+        self.loops.spread(g, no_places, 0, no_values, 0.0, 0, self.rules)
 
     @property
     def listed_nodes(self) -> Ints:
@@ -91,15 +120,12 @@ class Region:
         return float(g.pairs["total"][:num_pairs][in_region].sum())
 
     def close(self, last: bool = False) -> bool:
-        """Close the gaps that sweeps leave: none with a discount or a horizon.
-
-        Returns False where it was left because ``stop_reason`` gave one.
-        """
-        return True
+        """Close the gaps that sweeps leave; False where ``stop_reason`` gave one."""
+        raise NotImplementedError
 
     def urgent_jobs(self, calls: int) -> tuple[Ints, Ints] | None:
         """Jobs that come before all others, of about ``calls`` samples; None: none."""
-        return None
+        raise NotImplementedError
 
     def sections(self) -> dict[str, Any]:
         """The sections of a snapshot beside the graph and the list of nodes."""
@@ -117,10 +143,11 @@ class Region:
         """Note that a round was left before its end."""
 
     def note_samples(self) -> None:
-        """Note that pairs are sampled, beside rows of a known model."""
+        """Note that pairs are sampled: induction needs bounds for every function."""
+        self.closes = self.closes and self.bound.every_function
 
     def mark_last(self) -> None:
-        """Say which states are sampled for the last step alone; no horizon, none."""
+        """Prepare pairs for the next round, where no samples wait; most need nothing."""
 
     def show_whole(self, node: int) -> bool:
         """Make a node and its pairs hold the bounds that a query about it has.
@@ -147,18 +174,6 @@ class Region:
         self.make_room()
         self.count = int(self.loops.reach(self.memory.graph, self.order, self.count))
 
-    def list_all(self) -> None:
-        """List every node of the memory."""
-        self.make_room()
-        num_nodes = self.memory.num_nodes
-        other_nodes = [node for node in range(1, num_nodes) if node != self.order[0]]
-        self.order[1 : 1 + len(other_nodes)], self.count = (
-            other_nodes,
-            1 + len(other_nodes),
-        )
-        self.memory.graph.nodes["listed"][1:num_nodes] = 1
-        self.memory.graph.nodes["stale"][1:num_nodes] = SAMPLED
-
     def spread(self, source: Floats, least_width: float, passes: int) -> None:
         """Bring the flow up to date, and list the nodes that it meets.
 
@@ -182,12 +197,8 @@ class Region:
         self, calls: int, floor: float, first_batch: int, pairs: Ints, counts: Ints
     ) -> int:
         """Write the jobs of a round, and return their number."""
-        g, order, count = self.view, self.order, self.count
-        return int(
-            self.loops.allocate(
-                g, order, count, calls, floor, first_batch, pairs, counts
-            )
-        )
+        jobs = calls, floor, first_batch, pairs, counts
+        return int(self.loops.allocate(self.view, self.order, self.count, *jobs))
 
     @property
     def view(self) -> Graph:
@@ -246,19 +257,17 @@ class Sweeps:
         self.steps = min(MANY_STEPS, problem.facts.steps(problem.horizon))
         self.seconds = 0.0  # of the last sweep
 
-    def is_narrow(self, position: QueryProgress, limits: QueryLimits) -> bool:
-        """Whether the query is answered."""
-        goal = limits.goal_at(self.memory.interval(position.root))
-        return (
-            goal is not None
-            and self.memory.half_width(position.root, limits.target) <= goal
-        )
+    def end_reason(self, position: QueryProgress, limits: QueryLimits) -> str | None:
+        """The reason why a narrow query ends: epsilon, or the limit of rounding.
 
-    def end_reason(self, position: QueryProgress, limits: QueryLimits) -> str:
-        """The reason why a narrow query ends: epsilon, or the limit of rounding."""
+        None where it is not narrow enough.
+        """
+        interval = self.memory.interval(position.root)
         half_width = self.memory.half_width(position.root, limits.target)
-        is_reached = limits.is_reached(half_width, self.memory.interval(position.root))
-        return "epsilon" if is_reached else "rounding"
+        goal = limits.goal_at(interval)
+        if goal is None or half_width > goal:
+            return None
+        return "epsilon" if limits.is_reached(half_width, interval) else "rounding"
 
     def settle(
         self,
@@ -274,17 +283,17 @@ class Sweeps:
         self.region.stop_reason = limits.control.check
         while position.swept != SETTLED and position.swept < self.region.most_sweeps:
             if position.swept == CLOSING:
-                if not self._close():
+                if self.region.closes and not self._close():
                     return
                 position.swept = SETTLED
             else:
                 closed = self._sweep(WALK if position.swept == 0 else KEEP)
                 position.swept += 1
                 width = 2.0 * self.memory.half_width(position.root, limits.target)
-                if self.is_narrow(position, limits):
+                if self.end_reason(position, limits) is not None:
                     position.swept = SETTLED
                 elif closed <= self.region.little * width:
-                    position.swept = CLOSING
+                    position.swept = CLOSING if self.region.closes else SETTLED
                 elif limits.control.check(seconds_needed=self.seconds) is not None:
                     return
             if pause is not None:
@@ -301,7 +310,7 @@ class Sweeps:
         self.region.list_reach()
         tune = SCAN
         while (
-            not self.is_narrow(position, limits)
+            self.end_reason(position, limits) is None
             and limits.control.check(seconds_needed=self.seconds) is None
         ):
             widths_before = self.region.widths
@@ -309,7 +318,8 @@ class Sweeps:
             goal = limits.goal_at(self.memory.interval(position.root))
             if goal is None:
                 goal = self.memory.half_width(position.root, limits.target)
-            self._close(last=True)
+            if self.region.closes:
+                self._close(last=True)
             is_still = float((widths_before - self.region.widths).max()) <= (
                 0.0 if self.exact else 2.0 * SWEPT * goal / self.steps
             )

@@ -288,9 +288,7 @@ def allocate(
                     num_jobs += 1
                     calls -= extra_samples
     if num_jobs == 0:
-        pairs[0], counts[0] = (
-            best_pair,
-            min(calls, max(first_batch, int(g.pairs["total"][best_pair]))),
-        )
+        pairs[0] = best_pair
+        counts[0] = min(calls, max(first_batch, int(g.pairs["total"][best_pair])))
         num_jobs = 1
     return num_jobs

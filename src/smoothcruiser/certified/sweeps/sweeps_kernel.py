@@ -6,38 +6,40 @@ is monotone, so
     U(s) <- min(U(s), F(Q_U)),
     Q_U(a) <- min(Q_U(a), the upper bound of r + gamma U),      and L from below,
 
-keep that true for max and min players alike, in any order and at any stop.
-A sweep runs them backwards through the states in the order they were met, in place
-(Gauss-Seidel), so a change far away passes many states in one sweep.
+keep that true for max and min players alike, in any order and at any stop. A
+sweep runs them backwards through the states in the order they were met, in
+place (Gauss-Seidel), so a change far away passes many states in one sweep.
 
-A sweep computes only the bounds that can have changed. The bounds of a node follow from
-its samples and from the bounds of its next states. A sweep gives every listed node its
-turn, last met first. So only two things can be new to a node when its turn comes:
-samples entered since its last turn (``SAMPLED``), and next states with bounds that
-moved on their own last turn (``MOVED``). Next states after it in the list have had this
-sweep's turn, and those before it had theirs after it in the last sweep. Where there is
-neither, computing its bounds again would give the same bounds, and it is left as it is.
-A choice that a bound walks to (``WALK``) may be another one wherever something moved
-since the last walk (``KEPT``). ``SCAN`` leaves out nothing.
+A sweep computes only the bounds that can have changed. The bounds of a node
+follow from its samples and from the bounds of its next states. A sweep gives
+every listed node its turn, last met first. So only two things can be new to a
+node when its turn comes: samples entered since its last turn (``SAMPLED``), and
+next states with bounds that moved on their own last turn (``MOVED``). Next
+states after it in the list have had this sweep's turn, and those before it had
+theirs after it in the last sweep. Where there is neither, computing its bounds
+again would give the same bounds, and it is left as it is. A choice that a bound
+walks to (``WALK``) may be another one wherever something moved since the last
+walk (``KEPT``). ``SCAN`` leaves out nothing.
 
 Bounds that are left as they are were valid and stay so (``sweeps_kernel``). The
-decisions of this file cannot break a bound, only leave one wider. Code that moves
-bounds or reorders the list between two sweeps has to mark the nodes, as
+decisions of this file cannot break a bound, only leave one wider. Code that
+moves bounds or reorders the list between two sweeps has to mark the nodes, as
 ``Region.start`` does.
 
-Totals without a discount: sweeps from below reach the least fixed point of the backup
-by the pairs' bounds, but slowly where plays are long, and each update takes logarithms.
-So where they will come to rest is guessed: every pair's bound is replaced by its
-tangent at f (``straighten``): a constant and a weight for each next state. Passes over
-these straight lines cost little (``follow``). Where they rest, new tangents are taken.
-Self-loops are solved on the way: with weight w on itself a state has
-x = (c + rest)/(1 - w).
+Totals without a discount: sweeps from below reach the least fixed point of the
+backup by the pairs' bounds, but slowly where plays are long, and each update
+takes logarithms. So where they will come to rest is guessed: every pair's bound
+is replaced by its tangent at f (``straighten``): a constant and a weight for
+each next state. Passes over these straight lines cost little (``follow``).
+Where they rest, new tangents are taken. Self-loops are solved on the way: with
+weight w on itself a state has x = (c + rest)/(1 - w).
 
-The bound above is convex in f and the one below concave, so this is Newton's method; a
-few rounds suffice. The guess is no bound: ``layers_kernel`` proves the result.
+The bound above is convex in f and the one below concave, so this is Newton's
+method; a few rounds suffice. The guess is no bound: ``layers_kernel`` proves
+the result.
 
-This file leaves out the bounds of a pair (``BOUND`` is replaced by that of the search)
-and where samples pay (``steering_kernel``).
+This file leaves out the bounds of a pair (``BOUND`` is replaced by that of the
+search) and where samples pay (``steering_kernel``).
 
 legend   symbol      public name
   x                  ``Lines.value``: the guess, by node
@@ -138,6 +140,29 @@ def node_bound(
     return float(value + rounding if upper else value - rounding)
 
 
+def close_bound(g: Outcomes, node: int, upper: bool, rules: SweepRules) -> float:
+    """Bring the bound of a node to those of its pairs; return by how much it closed."""
+    nodes, value = g.nodes, node_bound(g, node, upper, rules)
+    if upper:
+        closed = nodes["upper"][node] - value
+        if closed > 0.0:
+            nodes["upper"][node] = value
+    else:
+        closed = value - nodes["lower"][node]
+        if closed > 0.0:
+            nodes["lower"][node] = value
+    return float(max(0.0, closed))
+
+
+def has_crossed_pairs(g: Graph, node: int) -> bool:
+    """Whether the bounds of a pair of the node exclude each other."""
+    first_pair = g.nodes["first"][node]
+    for p in range(first_pair, first_pair + g.nodes["size"][node]):
+        if g.pairs["q_lower"][p] > g.pairs["q_upper"][p]:
+            return True
+    return False
+
+
 def backup_side(
     g: Outcomes, node: int, upper: bool, tune: int, rules: SweepRules
 ) -> float:
@@ -150,16 +175,7 @@ def backup_side(
     for p in range(first_pair, first_pair + nodes["size"][node]):
         if totals[p] > 0.0:
             update_pair(g, p, upper, tune, rules)
-    value = node_bound(g, node, upper, rules)
-    if upper:
-        closed = nodes["upper"][node] - value
-        if closed > 0.0:
-            nodes["upper"][node] = value
-    else:
-        closed = value - nodes["lower"][node]
-        if closed > 0.0:
-            nodes["lower"][node] = value
-    return float(max(0.0, closed))
+    return close_bound(g, node, upper, rules)
 
 
 def is_stale(g: Graph, node: int, tune: int) -> bool:
@@ -187,8 +203,8 @@ def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> fl
     the bounds of a node or of one of its pairs exclude each other, the pass ends with
     -1 minus the node's number.
     """
-    nodes, pairs = g.nodes, g.pairs
-    outcomes, total_closed = Outcomes(nodes, pairs, g.entries), 0.0
+    nodes, total_closed = g.nodes, 0.0
+    outcomes = Outcomes(nodes, g.pairs, g.entries)
     for i in range(count - 1, -1, -1):
         node = order[i]
         if not is_stale(g, node, tune):
@@ -200,11 +216,7 @@ def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> fl
         nodes["stale"][node] = (MOVED if closed > 0.0 else 0) | (
             KEPT if tune == KEEP else 0
         )
-        is_crossed = nodes["lower"][node] > nodes["upper"][node]
-        first_pair = nodes["first"][node]
-        for p in range(first_pair, first_pair + nodes["size"][node]):
-            is_crossed = is_crossed or pairs["q_lower"][p] > pairs["q_upper"][p]
-        if is_crossed:
+        if nodes["lower"][node] > nodes["upper"][node] or has_crossed_pairs(g, node):
             return float(-1 - node)
         visits = nodes["mass"][node] + (1.0 if i == 0 else 0.0)
         total_closed += max(0.0, visits) * closed

@@ -1,7 +1,8 @@
 """The rows of a table: which states a memory has seen, and with which bounds.
 
-Without a horizon a row is a node. With one it is a stage: a node with a number of
-steps left. The bounds of a stage's actions are computed when its row is read.
+Without a horizon a row is a node. With one it is a stage: a node with a number
+of steps left. The bounds of a stage's actions are computed when its row is
+read.
 """
 
 from __future__ import annotations
@@ -70,10 +71,8 @@ class StageRows(NodeRows):
         layer = self._layer(index)
         self._region.show(layer, index)
         node_number, _ = self.place(index)
-        graph, pairs = (
-            self._region.memory.graph,
-            self._region.memory.pairs_of(node_number),
-        )
+        graph = self._region.memory.graph
+        pairs = self._region.memory.pairs_of(node_number)
         guess = self._region.counted.at_stage(layer, index)
         return graph.nodes[node_number].copy(), pairs.copy(), guess
 

@@ -1,10 +1,10 @@
 """The part of the memory that matters for one query at discount 1 without a horizon.
 
-Sweeps are those with a discount: from the bounds that the declarations give they move
-towards V, and they always hold. From above (rewards that are not negative) they can
-stop short of V where play can go round for ever. Where every bound of a pair holds for
-all functions and supports can be complete, ``close`` finds bounds that come down there
-too, and proves them (``layers_kernel``).
+Sweeps are those with a discount: from the bounds that the declarations give
+they move towards V, and they always hold. From above (rewards that are not
+negative) they can stop short of V where play can go round for ever. Where every
+bound of a pair holds for all functions and supports can be complete, ``close``
+finds bounds that come down there too, and proves them (``layers_kernel``).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import numpy as np
 
 from smoothcruiser.certified.bounds.base import WALK, Bound
 from smoothcruiser.certified.bounds.counts import missing
-from smoothcruiser.certified.graph import SAMPLED, empty_graph
+from smoothcruiser.certified.graph import SAMPLED, Graph
 from smoothcruiser.certified.search_memory import Memory
-from smoothcruiser.certified.sweeps.compiled_loops import make_closing_loops
 from smoothcruiser.certified.sweeps.region import Region
 from smoothcruiser.certified.sweeps.sweeps_kernel import Lines
 from smoothcruiser.problem.model.known_outcomes import has_rows
@@ -72,17 +71,14 @@ class TotalRegion(Region):
         # whether supports can be complete, and sampled until they are
         field_names = [field_name for field_name, _ in bound.fields]
         self.completes = self.closes and not is_exact and "law_found" in field_names
-        self.closing_loops = make_closing_loops(bound)
         self.failed_at = 0.0  # samples with which ``close`` took long in vain
         self._work = 0.0  # pairs that it has updated
         self.pace = UNPACED
 
-    def warm(self) -> None:
-        """Compile the loops, or load them."""
-        super().warm()
-        g, no_values = empty_graph(self.bound.fields), np.zeros(0)
-        order = np.zeros(0, dtype=np.int64)
-        loops, rules = self.closing_loops, self.rules
+    def warm_sweeps(self, g: Graph) -> None:  # noqa: D102
+        super().warm_sweeps(g)
+        order, no_values = np.zeros(0, dtype=np.int64), np.zeros(0)
+        loops, rules = self.loops, self.rules
         loops.push(g, order, 0, True, rules)
         if self.closes:
             lines = Lines(no_values, no_values, order, no_values)
@@ -90,10 +86,6 @@ class TotalRegion(Region):
             loops.follow(g, order, 0, True, 0, 0.0, lines)
             loops.climb(g, order, 0, no_values, True, 1.0, rules)
             loops.is_inductive(g, order, 0, no_values, True, rules)
-
-    def note_samples(self) -> None:
-        """Note that pairs are sampled: induction needs bounds for every function."""
-        self.closes = self.closes and self.bound.every_function
 
     def start(self, root: int) -> None:
         """Begin the list with the requested node."""
@@ -128,17 +120,15 @@ class TotalRegion(Region):
             for _ in range(PUSHES):
                 node = g.nodes[self.order[0]]
                 little_width = PUSHED * float(node["upper"] - node["lower"])
-                largest_move = self.closing_loops.push(
+                largest_move = self.loops.push(
                     g, self.order, self.count, upper, self.rules
                 )
                 if largest_move <= little_width:
                     break
         crossed_places = np.flatnonzero(self.widths < 0.0)
-        return (
-            closed
-            if len(crossed_places) == 0
-            else float(-1 - self.listed_nodes[crossed_places[0]])
-        )
+        if len(crossed_places):
+            return float(-1 - self.listed_nodes[crossed_places[0]])
+        return closed
 
     def close(self, last: bool = False) -> bool:
         """Bring the far bounds of all listed nodes down, as far as induction proves.
@@ -149,7 +139,7 @@ class TotalRegion(Region):
         """
         num_samples = self.num_samples
         must_wait = num_samples < MORE_SAMPLES * self.failed_at and not last
-        if not self.closes or must_wait:
+        if must_wait:
             return True
         g, listed, upper = self.memory.graph, self.listed_nodes, self.upper
         far_side, near_side = ("upper", "lower") if upper else ("lower", "upper")
@@ -186,18 +176,13 @@ class TotalRegion(Region):
         it is ``unfinished``, where time is up before this is known.
         """
         g, num_pairs = self.memory.graph, self.memory.num_pairs
-        node, num_samples = (
-            g.nodes[self.order[0]],
-            float(g.pairs["total"][:num_pairs].sum()),
-        )
+        node = g.nodes[self.order[0]]
+        num_samples = float(g.pairs["total"][:num_pairs].sum())
         width = float(node["upper"] - node["lower"])
         samples_before, width_before, rate, completing = self.pace
         samples_listed = self.num_samples
         self.unfinished, jobs = False, None
-        if (
-            not self.completes
-            or num_samples - samples_before < LEAST_SPAN * samples_listed
-        ):
+        if num_samples - samples_before < LEAST_SPAN * samples_listed:
             return None
         if samples_before > 0.0:  # samples that complete may narrow it only in the end
             new_rate = max(0.0, width_before - width) / (num_samples - samples_before)
@@ -220,10 +205,8 @@ class TotalRegion(Region):
         owner_nodes = g.pairs["node"][: self.memory.num_pairs]
         pairs = np.flatnonzero(g.nodes["listed"][owner_nodes] == 1)
         samples_missing = missing(g.pairs[pairs], least_probability)
-        pairs, samples_missing = (
-            pairs[samples_missing > 0.0],
-            samples_missing[samples_missing > 0.0],
-        )
+        pairs = pairs[samples_missing > 0.0]
+        samples_missing = samples_missing[samples_missing > 0.0]
         samples_needed = float(samples_missing.sum())
         if (
             not 0.0 < samples_needed <= WORTH_MORE * samples
@@ -249,10 +232,8 @@ class TotalRegion(Region):
         g, listed, upper = self.memory.graph, self.listed_nodes, self.upper
         far_side, near_side = ("upper", "lower") if upper else ("lower", "upper")
         field_names = [field_name for field_name, _ in self.bound.fields]
-        kept_fields, known_bounds = (
-            g.pairs[field_names].copy(),
-            g.nodes[far_side][listed].copy(),
-        )
+        kept_fields = g.pairs[field_names].copy()
+        known_bounds = g.nodes[far_side][listed].copy()
         is_incomplete = (g.pairs["law_complete"] == 0) & (g.pairs["total"] > 0.0)
         g.pairs["law_complete"][is_incomplete] = 1
         width = abs(float(known_bounds[0] - g.nodes[near_side][listed[0]]))
@@ -276,17 +257,13 @@ class TotalRegion(Region):
             moved_bounds < known_bounds if upper else moved_bounds > known_bounds
         ):
             return None
-        grid_bounds = cell_width * (
-            np.ceil(moved_bounds / cell_width)
-            if upper
-            else np.floor(moved_bounds / cell_width)
+        away, pick_farthest = (
+            (np.ceil, np.maximum) if upper else (np.floor, np.minimum)
         )
-        grid_bounds = (
-            np.maximum(grid_bounds, 0.0) if upper else np.minimum(grid_bounds, 0.0)
-        )
+        grid_bounds = pick_farthest(cell_width * away(moved_bounds / cell_width), 0.0)
         g.nodes[far][listed] = pick_nearest(grid_bounds, known_bounds)
         is_proved = self._climb(known_bounds, cell_width) and (
-            self.closing_loops.is_inductive(
+            self.loops.is_inductive(
                 g, self.order, self.count, known_bounds, upper, self.rules
             )
         )
@@ -295,7 +272,7 @@ class TotalRegion(Region):
 
     def _solve(self, far: str, still: float) -> None:
         """Move f to where it comes to rest, by tangents (``sweeps_kernel``)."""
-        g, listed, loops = self.memory.graph, self.listed_nodes, self.closing_loops
+        g, listed, loops = self.memory.graph, self.listed_nodes, self.loops
         loop_arguments = (g, self.order, self.count, self.upper)
         num_pairs = float(g.nodes["size"][listed].sum())
         lines = Lines(
@@ -307,10 +284,8 @@ class TotalRegion(Region):
         for turn in range(MOST_TANGENTS):
             loops.straighten(*loop_arguments, turn == 0, lines, self.rules)
             self._work += num_pairs
-            passes_left, passes_per_check = (
-                int(MOST_LINES / num_pairs) + 10,
-                int(LOOK_LINES / num_pairs) + 1,
-            )
+            passes_left = int(MOST_LINES / num_pairs) + 10
+            passes_per_check = int(LOOK_LINES / num_pairs) + 1
             while passes_left > 0:
                 num_passes = min(passes_per_check, passes_left)
                 passes_done = loops.follow(
@@ -339,7 +314,7 @@ class TotalRegion(Region):
         for pass_number in range(
             int(min(MOST_PASSES, max(10.0, MOST_WORK / pairs_per_pass)))
         ):
-            largest_move = self.closing_loops.climb(
+            largest_move = self.loops.climb(
                 g, self.order, self.count, known_bounds, self.upper, cell, self.rules
             )
             self._work += pairs_per_pass

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.search import Certified
@@ -266,12 +267,11 @@ def test_exploring_stops_at_a_limit_of_its_own() -> None:
 
 def loop(unit: float, high: float) -> sc.MDP:
     """One state that pays ``unit`` in 7 of 10 steps: V = 0.7 unit/(1 - gamma)."""
-    return sc.MDP(
+    return mdp(
         never,
         num_actions=1,
         discount=0.3,
         operator=sc.Max(),
-        initial_state=0,
         reward_range=(0.0, high),
         outcomes=lambda s, a: [(0.7, unit, 0), (0.3, 0.0, 0)],
     )

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.search import Certified
@@ -60,12 +61,10 @@ def test_a_least_probability_closes_it():
 
 def test_a_least_probability_of_one_needs_few_samples():
     """Every outcome is certain, so one sample of a pair tells its law."""
-    problem = sc.MDP(
+    problem = mdp(
         lambda state, action, rng: (float(state + action == 4), state + action),
-        num_actions=2,
         discount=1.0,
         operator=sc.Max(),
-        initial_state=0,
         payoffs="end",
         terminal=lambda state: state >= 4,
         min_probability=1.0,
@@ -137,13 +136,10 @@ def test_known_rows_need_no_samples():
         (1, 0): [(1.0, 0.0, 0)],
         (1, 1): [(0.5, 0.0, 0), (0.5, 0.0, 1)],
     }
-    problem = sc.MDP(
+    problem = mdp(
         trap(0.0).oracle,
-        num_actions=2,
         discount=1.0,
         operator=sc.Max(),
-        initial_state=0,
-        reward_range=(0.0, 1.0),
         payoffs="end",
         terminal=lambda state: state > 1,
         outcomes=lambda state, action: rows[state, action],
@@ -159,13 +155,11 @@ def test_running_rewards_where_episodes_end():
     def step(state: int, action: int, rng: np.random.Generator):
         return 1.0, int(rng.random() < 0.5)
 
-    problem = sc.MDP(
+    problem = mdp(
         step,
         num_actions=1,
         discount=1.0,
         operator=sc.Max(),
-        initial_state=0,
-        reward_range=(0.0, 1.0),
         terminal=lambda state: state == 1,
         episodes_end=(1, 0.5),
     )
@@ -188,13 +182,11 @@ def test_a_false_declaration_is_an_error(declared: float, why: str):
         u = rng.random()
         return (1.0, 1) if u < 0.01 else (0.0, 1) if u < 0.5 else (0.0, 0)
 
-    problem = sc.MDP(
+    problem = mdp(
         step,
         num_actions=1,
         discount=1.0,
         operator=sc.Max(),
-        initial_state=0,
-        reward_range=(0.0, 1.0),
         payoffs="end",
         terminal=lambda state: state == 1,
         min_probability=declared,

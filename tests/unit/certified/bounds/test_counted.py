@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.search import Certified
@@ -44,14 +45,13 @@ def counted_by_hand(memory, discount):
 
 @pytest.mark.parametrize("discount", [0.5, 0.99])
 def test_the_value_is_that_of_the_frequencies(discount):
-    problem = sc.MDP(
+    problem = mdp(
         coin,
         num_actions=1,
         discount=discount,
         operator=sc.Max(),
         reward_range=(0.0, 4.0),
         terminal=lambda state: state == 2,
-        initial_state=0,
     )
     search = Certified(problem, delta=0.1)
     answer = search.query(budget=200)
@@ -73,14 +73,7 @@ def pays_nothing(state, action, rng):
 
 def test_nothing_paid_is_worth_nothing():
     """States never sampled are worth the mean of the sampled ones, no middle."""
-    problem = sc.MDP(
-        pays_nothing,
-        num_actions=2,
-        discount=0.99,
-        operator=sc.Max(),
-        reward_range=(0.0, 1.0),
-        initial_state=0,
-    )
+    problem = mdp(pays_nothing, discount=0.99, operator=sc.Max())
     answer = Certified(problem, delta=0.1).query(budget=500)
     assert answer.interval[1] > 40.0
     assert answer.value == 0.0
@@ -92,14 +85,7 @@ def test_a_constant_reward_has_its_exact_value():
     def step(state, action, rng):
         return -1.0, state + 1 + rng.integers(3)
 
-    problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.99,
-        operator=sc.Max(),
-        reward_range=(-100.0, 0.0),
-        initial_state=0,
-    )
+    problem = mdp(step, discount=0.99, operator=sc.Max(), reward_range=(-100.0, 0.0))
     answer = Certified(problem, delta=0.1).query(budget=500)
     assert answer.value == pytest.approx(-100.0, rel=0.01)
     assert answer.interval[0] < -1000.0
@@ -155,14 +141,7 @@ def test_a_horizon_is_solved_layer_by_layer():
     def step(state, action, rng):
         return float(rng.integers(2)), state
 
-    problem = sc.MDP(
-        step,
-        num_actions=1,
-        discount=1.0,
-        horizon=30,
-        operator=sc.Max(),
-        initial_state=0,
-    )
+    problem = mdp(step, num_actions=1, discount=1.0, horizon=30, operator=sc.Max())
     search = Certified(problem, delta=0.1)
     answer = search.query(budget=2000)
     pair = search.memory.graph.pairs[0]
@@ -186,13 +165,12 @@ def test_a_promise_that_is_kept_binds_the_value():
 
 def test_a_refused_first_report_leaves_a_memory_that_can_be_looked_at(tmp_path):
     """Saving says what is missing, and rows have all steps of the horizon left."""
-    problem = sc.MDP(
+    problem = mdp(
         lambda state, action, rng: (0.0, state),
         num_actions=1,
         discount=1.0,
         horizon=5,
         operator=sc.Max(),
-        initial_state=0,
     )
     search = Certified(problem, delta=0.1)
     answer = search.query(budget=100, progress=lambda news: False)
@@ -251,14 +229,7 @@ def test_shifts_that_lead_in_a_circle_end():
             0.99 * values[after] - ages
         )
         values = np.maximum(kept_on, -30.0 + 0.99 * values[0])
-    problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.99,
-        operator=sc.Max(),
-        reward_range=(-60.0, 0.0),
-        initial_state=0,
-    )
+    problem = mdp(step, discount=0.99, operator=sc.Max(), reward_range=(-60.0, 0.0))
     answer = sc.plan(problem, method="certified", budget=60_000, delta=0.1)
     assert answer.value == pytest.approx(values[0], rel=0.05)
     assert answer.standard_error is not None

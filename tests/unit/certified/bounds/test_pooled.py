@@ -116,7 +116,7 @@ def test_the_law_is_worst_among_those_of_the_event(memory) -> None:
     work = region._work(1.0, (repeats >= 1.0).astype(np.int64))
     work.values[:] = rng.normal(size=len(work.values))
     work.values[0] = 0.0
-    region.pooled_loops.prepare(g, region.order, region.count, work, region.rules)
+    region.loops.prepare(g, region.order, region.count, work, region.rules)
     for p in np.flatnonzero(repeats >= 1.0).tolist():
         pair = g.pairs[p]
         part = slice(int(pair["start"]), int(pair["start"] + pair["length"]))
@@ -144,12 +144,12 @@ def test_values_with_a_bonus_are_those_of_plain_iteration(memory) -> None:
     at = int(np.flatnonzero(pooled)[0])
     known = (g, region.order, region.count, at, 0.1, 1.0, region.scale)
     plain = region._work(1.0, pooled)
-    region.pooled_loops.prepare(g, region.order, region.count, plain, region.rules)
+    region.loops.prepare(g, region.order, region.count, plain, region.rules)
     for _ in range(300):
         backup(*known, plain, region.rules)
         plain.values[region.listed_nodes] = plain.backed[region.listed_nodes]
     work = region._work(1.0, pooled)
-    away = region.pooled_loops.solve(*known, 1e-8, work, region.rules)
+    away = region.loops.solve(*known, 1e-8, work, region.rules)
     listed = region.listed_nodes
     assert away < 1e-6
     assert np.allclose(work.values[listed], plain.values[listed], atol=1e-4)

@@ -8,6 +8,7 @@ import math
 
 import numba
 import pytest
+from worlds import mdp
 
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput, OracleError
@@ -33,9 +34,8 @@ def ring(size=6, slip=0.2):
 @pytest.mark.compiles
 def test_a_lie_about_determinism_is_found():
     """Two outcomes of one pair raise, and name it."""
-    problem = MDP(
+    problem = mdp(
         ring(slip=0.5),
-        num_actions=2,
         discount=0.9,
         operator=Max(),
         initial_state=("at", 0),
@@ -87,16 +87,7 @@ def test_bad_oracles_are_named():
         (lambda: 3.0, "state 2, action 1"),
     ]
     for answer, words in cases:
-        memory = Certified(
-            MDP(
-                wrong(answer),
-                num_actions=2,
-                discount=0.9,
-                operator=Max(),
-                initial_state=0,
-            ),
-            delta=0.1,
-        )
+        memory = Certified(mdp(wrong(answer), discount=0.9, operator=Max()), delta=0.1)
         with pytest.raises(OracleError, match=words) as caught:
             memory.query(epsilon=0.01)
         assert "state 2, action 1" in str(caught.value)
@@ -108,16 +99,9 @@ def test_bad_oracles_are_named():
         return (2.0 if state == 2 and action == 1 else 0.5), min(state + 1, 2)
 
     with pytest.raises(OracleError, match=r"2\.0 at state 2, action 1"):
-        Certified(
-            MDP(
-                compiled_wrong,
-                num_actions=2,
-                discount=0.9,
-                operator=Max(),
-                initial_state=0,
-            ),
-            delta=0.1,
-        ).query(epsilon=0.01)
+        Certified(mdp(compiled_wrong, discount=0.9, operator=Max()), delta=0.1).query(
+            epsilon=0.01
+        )
 
 
 @pytest.mark.compiles
@@ -138,12 +122,10 @@ def test_false_declarations_are_found():
     )
     with pytest.raises(OracleError, match=r"keeps the turn|of the same player"):
         Certified(game, delta=0.1).query(epsilon=0.1)
-    few = MDP(
+    few = mdp(
         step,
-        num_actions=2,
         discount=0.9,
         operator=Entropy(0.1),
-        initial_state=0,
         legal=lambda s, a: a == 0 or s != 2,
         min_actions=2,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds.counts import missing
@@ -41,13 +42,10 @@ def trap(least: float) -> sc.Problem:
             return 0.0, 1 - state
         return (1.0, 2) if rng.random() < 0.5 else (0.0, 3)
 
-    return sc.MDP(
+    return mdp(
         step,
-        num_actions=2,
         discount=1.0,
         operator=sc.Max(),
-        initial_state=0,
-        reward_range=(0.0, 1.0),
         payoffs="end",
         terminal=lambda state: state > 1,
         min_probability=least,

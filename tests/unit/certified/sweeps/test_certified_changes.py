@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds.base import KEEP
@@ -36,13 +37,8 @@ WORLDS = {
     "noisy": (ring(0.2, 1), {"epsilon": 0.4}),
     "certain": (ring(0.0, 2), {"budget": 20_000}),
     "known": (
-        sc.MDP(
-            lambda s, a, rng: (0.0, s),
-            num_actions=2,
-            discount=0.9,
-            operator=sc.Max(),
-            initial_state=0,
-            outcomes=known,
+        mdp(
+            lambda s, a, rng: (0.0, s), discount=0.9, operator=sc.Max(), outcomes=known
         ),
         {"epsilon": 1e-6},
     ),

@@ -4,6 +4,7 @@ to compiled loops in the middle of a search, and work that is known to be large.
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds import counts
@@ -49,14 +50,7 @@ def step(state, action, rng):
 @pytest.mark.compiles
 def test_a_search_that_is_compiled_in_the_middle_has_the_same_memory():
     """Continuous rewards fill the hash table, which both forms read and write."""
-    problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.6,
-        operator=sc.Entropy(0.2),
-        reward_range=(0.0, 1.0),
-        initial_state=0,
-    )
+    problem = mdp(step, discount=0.6, operator=sc.Entropy(0.2))
     kept = []
     for forms in ((False, False), (True, True), (False, True), (True, False)):
         search = Certified(problem, delta=0.1, seed=5)

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
+from smoothcruiser.certified.steering import Steering
 from smoothcruiser.certified.sweeps.layers import LayeredRegion
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
@@ -50,13 +52,11 @@ def test_layers_are_listed_as_deep_as_they_matter():
     def step(state: int, action: int, rng: np.random.Generator):
         return float(rng.random() < 0.5), state + 1, state == 2
 
-    problem = sc.MDP(
+    problem = mdp(
         step,
         num_actions=1,
         discount=1.0,
         operator=sc.Max(),
-        initial_state=0,
-        reward_range=(0.0, 1.0),
         total_reward_range=(0.0, 3.0),
         horizon=100_000,
         terminal=lambda state: state > 2,
@@ -84,13 +84,11 @@ def test_nobody_is_asked_about_states_after_the_last_step():
         following = (1, 0.0) if place == 0 else (2, float(rng.random()))
         return float(rng.random() < 0.3 + 0.2 * action), following
 
-    problem = sc.MDP(
+    problem = mdp(
         step,
-        num_actions=2,
         discount=1.0,
         operator=sc.Entropy(0.1),
         initial_state=(0, 0.0),
-        reward_range=(0.0, 1.0),
         horizon=2,
         legal=lambda state, action: action in legal(state),
     )
@@ -116,15 +114,7 @@ def test_a_state_met_early_after_all_is_sampled_anew():
             return 0.0, 9
         return (0.0, 5) if state == 9 else (1.0, 5)
 
-    problem = sc.MDP(
-        step,
-        num_actions=1,
-        discount=1.0,
-        operator=sc.Max(),
-        initial_state=0,
-        reward_range=(0.0, 1.0),
-        horizon=3,
-    )
+    problem = mdp(step, num_actions=1, discount=1.0, operator=sc.Max(), horizon=3)
     truth = 0.05  # 0 -> 9 -> 5, whose step pays
     anew = 0
     for seed in range(12):
@@ -164,12 +154,10 @@ def test_bounds_by_state_are_used_in_every_layer():
     """Bounds on V as functions hold with every number of steps left, and save samples."""
     problem, solution = ring(6), solve(ring(6))
     low, high = solution.stages[1:].min(axis=0), solution.stages[1:].max(axis=0)
-    bounded = sc.MDP(
+    bounded = mdp(
         problem.oracle,
-        num_actions=2,
         discount=1.0,
         operator=sc.Max(),
-        initial_state=0,
         reward_range=problem.reward_range,
         horizon=6,
         value_bounds=(lambda s: low[s] - 0.05, lambda s: high[s] + 0.05),
@@ -189,15 +177,7 @@ def test_a_machine_with_less_memory_lists_two_layers_still():
     def step(state: float, action: int, rng: np.random.Generator):
         return float(rng.random() < 0.5), float(rng.random())
 
-    problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=1.0,
-        operator=sc.Max(),
-        initial_state=0.0,
-        reward_range=(0.0, 1.0),
-        horizon=2,
-    )
+    problem = mdp(step, discount=1.0, operator=sc.Max(), initial_state=0.0, horizon=2)
     memory = Certified(problem, delta=0.1, seed=1)
     memory.query(epsilon=1e-3, budget=5000)
     small = Certified(problem, delta=0.1, seed=1)
@@ -211,13 +191,11 @@ def test_a_machine_with_less_memory_lists_two_layers_still():
 @pytest.mark.parametrize("horizon", [3, 40])
 def test_bounds_by_state_that_cannot_be_are_refused(horizon: int):
     """V >= 2 with one step left, where one reward is at most 1: before or at the rim."""
-    problem = sc.MDP(
+    problem = mdp(
         lambda s, a, rng: (float(rng.random()), (s + 1) % 5),
         num_actions=1,
         discount=1.0,
         operator=sc.Max(),
-        initial_state=0,
-        reward_range=(0.0, 1.0),
         horizon=horizon,
         value_bounds=(lambda s: 2.0, lambda s: 39.0),
         value_gap=37.0,
@@ -227,13 +205,28 @@ def test_bounds_by_state_that_cannot_be_are_refused(horizon: int):
         memory.query(epsilon=1e-3, budget=200_000)
 
 
+class Everywhere(Certified):
+    """Certified search that samples every pair, also of states not yet listed."""
+
+    class steering(Steering):
+        def steered_jobs(self, root, limits, calls):
+            pairs = np.arange(self.memory.num_pairs)
+            return pairs, np.full(len(pairs), max(1, calls // len(pairs)))
+
+
 def test_samples_with_next_states_stay_so():
     """A state that was sampled whole is never taken for one of the last step."""
-    memory = Certified(ring(12), delta=0.1, seed=2)
-    memory.uniform = True  # samples states before they are listed
-    memory.query(budget=3_000)
-    g = memory.memory.graph
-    last = g.nodes["last"][g.pairs["node"][: memory.memory.num_pairs]] == 1
-    for pair in g.pairs[: memory.memory.num_pairs][last]:
-        part = slice(pair["start"], pair["start"] + pair["length"])
-        assert np.all(g.entries.target[part] == 0)
+    line = mdp(
+        lambda state, action, rng: (float(rng.random() < 0.5), state + 1),
+        num_actions=1,
+        discount=1.0,
+        operator=sc.Max(),
+        horizon=12,
+    )
+    memory = Everywhere(line, delta=0.1, seed=2)
+    for _ in range(2):  # the first one samples states that only the second one lists
+        memory.query(budget=20_000)
+    g, num_pairs = memory.memory.graph, memory.memory.num_pairs
+    nodes = g.pairs["node"][:num_pairs]
+    assert np.all(g.nodes["last"][nodes] == 0)
+    assert g.nodes["depth"][nodes].max() >= 11

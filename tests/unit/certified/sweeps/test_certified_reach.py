@@ -10,6 +10,7 @@ import math
 import numba
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified import steering
@@ -212,12 +213,8 @@ def test_an_operator_of_ones_own_reaches_epsilon(make, functions):
 def test_auto_with_an_operator_of_ones_own():
     """Where no schedule can be paid, auto runs certified search with it."""
     own = CustomOperator(*PLAIN, smooth=1.0, sums_to_one=True)
-    problem = MDP(
-        lambda s, a, rng: (float(rng.random() < 0.5), (s + a) % 2),
-        num_actions=2,
-        discount=0.5,
-        operator=own,
-        initial_state=0,
+    problem = mdp(
+        lambda s, a, rng: (float(rng.random() < 0.5), (s + a) % 2), operator=own
     )
     found = sc.plan(problem, epsilon=0.25, delta=0.1, budget=20_000)
     assert found.method == "certified"

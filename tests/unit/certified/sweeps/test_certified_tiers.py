@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import pytest
 from numba import njit
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.sampling import step_loops
@@ -37,14 +38,7 @@ STARTS = {named: Place(0, 0.0), ring: 0}
 
 
 def problem_of(step):
-    return sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Entropy(1.0),
-        terminal=step is named,
-        initial_state=STARTS[step],
-    )
+    return mdp(step, terminal=step is named, initial_state=STARTS[step])
 
 
 def searched(step, monkeypatch, tier):
