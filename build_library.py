@@ -104,7 +104,7 @@ REQUESTS = {"schedule": run_schedules, "certified": run_certified, "exact": run_
 def run_requests(names: list[str], *, compiled: bool | None) -> list[Answer]:
     """All answers; ``compiled``: the form of kernels, None for the library's."""
     from smoothcruiser.certified.sweeps.compiled_loops import CERTIFIED
-    from smoothcruiser.exact.solver_clock import EXACT
+    from smoothcruiser.exact.model import EXACT
     from smoothcruiser.problem.model.tabular import ALIAS
 
     with contextlib.ExitStack() as forms:

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 from benchmarks.timing import load, signed
 
 import smoothcruiser as sc
-from smoothcruiser.jit.interrupts import Stopwatch
+from smoothcruiser.run_control import clock
 
 LATE_SHARE, LATE_SECONDS, LEAST = 0.1, 0.5, 0.8
 DELTA = 0.05
@@ -97,11 +97,11 @@ WAYS: dict[str, Callable[..., Any]] = {
 }
 
 
-class Clock:
+class SamplingClock:
     """How long samples are taken, by the reports of a run in this thread."""
 
     def __init__(self) -> None:
-        self.stopwatch, self.sampled, self.since = Stopwatch(), 0.0, None
+        self.stopwatch, self.sampled, self.since = clock.Clock(), 0.0, None
 
     def __call__(self, seen: sc.Progress) -> None:
         now = self.stopwatch.elapsed()
@@ -169,13 +169,13 @@ def timed(
         discount=discount,
         operator=sc.Entropy(0.2),
     )
-    clock = Clock()
+    sampling_clock = SamplingClock()
     head = (way, step, caches, states, discount, limit)
     try:
-        answer = WAYS[way](problem, seconds=limit, progress=clock)
+        answer = WAYS[way](problem, seconds=limit, progress=sampling_clock)
     except sc.SmoothcruiserError as error:
-        return Row(*head, clock.end()[0], 0.0, 0.0, 0, None, str(error)[:80])
-    used, sampled = clock.end()
+        return Row(*head, sampling_clock.end()[0], 0.0, 0.0, 0, None, str(error)[:80])
+    used, sampled = sampling_clock.end()
     return Row(
         *head,
         used,

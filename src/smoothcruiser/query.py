@@ -34,6 +34,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Progress
 from smoothcruiser.progress import progress_callback as read_progress
+from smoothcruiser.run_control.control import NO_LIMITS, Limits
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Target
@@ -133,16 +134,6 @@ class Promise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """The limits on an answer's cost; None is no limit of the caller's."""
-
-    calls: int | None = None  # budget=
-    seconds: float | None = None
-    simulations: int | None = None  # of a tree search
-    max_states: int | None = None  # that certified search keeps
-
-
-@dataclass(frozen=True, kw_only=True)
 class Compute:
     """Where a run is computed; nothing here changes its result but ``shards``."""
 
@@ -172,7 +163,7 @@ class Query:
     problem: Problem
     state: Any = None  # None: the problem has no initial state and none was named
     promise: Promise = Promise()
-    limits: Limits = Limits()
+    limits: Limits = NO_LIMITS
     compute: Compute = Compute()
     seed: int = 0
     progress: Callback | None = None

@@ -10,9 +10,10 @@ nothing more and is not seen; hence the order.
 
 A few compiled functions are allowed everywhere: those of the random stream that
 every simulator in plain Python uses. They are compiled or loaded before the
-counting begins (a second, once). So is matplotlib's list of fonts, for which it starts a
-process on a machine where it never ran, and NumPy's testing, which up to NumPy 1.26 starts
-one (``lscpu``) when it is imported.
+counting begins (a second, once). So is the loop that hears a second Ctrl-C, in every run
+once a module has declared a compiled problem. So is matplotlib's list of fonts, for
+which it starts a process on a machine where it never ran, and NumPy's testing, which up to
+NumPy 1.26 starts one (``lscpu``) when it is imported.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ from pathlib import Path
 import matplotlib.font_manager  # noqa: F401 (lists the fonts of a new machine)
 import numpy.testing  # noqa: F401
 import pytest
+from numba import njit
 from numba.core import event
+
+from smoothcruiser.jit.build import hear_stops_in
+from smoothcruiser.run_control.stop_requests import stoppable
 
 HERE = Path(__file__).parent
 REMEDY = "mark it: @pytest.mark.compiles, or pytestmark where most of its file does."
@@ -54,6 +59,9 @@ BEFORE = pytest.StashKey[tuple[int, int]]()
 
 
 def pytest_configure(config: pytest.Config):
+    hear_stops_in(njit(lambda: None))
+    with stoppable():  # compiles the loop
+        pass
     event.register("numba:compiler_lock", COUNTS)
     sys.addaudithook(COUNTS.audit)
     start = BaseProcess.start

@@ -30,7 +30,6 @@ from __future__ import annotations
 import math
 import os
 import sys
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -45,13 +44,14 @@ from smoothcruiser.certified.price_forecast import (
 )
 from smoothcruiser.certified.sweeps.ranges import largest_value
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.interrupts import StopRequest, Stopwatch
 from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.declaration_checks import is_undiscounted
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Phases
 from smoothcruiser.query import nearest_to_zero
+from smoothcruiser.run_control.control import Control, Limits
+from smoothcruiser.run_control.stop_requests import StopRequest
 
 SHARE = 0.5  # the rest is for other programs, and for a snapshot of the search
 LARGE_SHARE = 0.9
@@ -252,8 +252,6 @@ def model_floor(facts: Facts) -> float:
 DEFAULT_BUDGET = 10**9
 LARGEST = sys.float_info.max
 HAND_SECONDS = 0.4  # for the answer, after Ctrl-C
-# how long after the time limit a call that is under way is ended, as in a run
-GRACE_SHARE, GRACE_SECONDS = 0.05, 0.2
 
 Target = Literal["q_values", "value"]
 
@@ -267,63 +265,36 @@ class QueryLimits:
     # equal numbers of samples for epsilon; None where nothing is estimated
     equal: EqualSamples | None
     budget: int
-    seconds: float | None
-    due: float  # the deadline, if nothing more is compiled
     callback: Callback | None
     target: Target
     # the share of |V| that half-widths may have, in place of epsilon
     relative: float | None = None
     floor: float = 0.0  # the half-width that double precision can reach
-    hold: StopRequest = field(
-        default_factory=StopRequest
-    )  # says whether Ctrl-C was pressed
     phases: Phases = field(default_factory=lambda: Phases(None))
-    watch: Stopwatch = field(default_factory=Stopwatch)
+    control: Control = field(default_factory=Control)
 
     @property
-    def deadline(self) -> float:
-        """When the time is up, by ``time.perf_counter()``: compiling puts it off."""
-        return self.due + self.watch.stood_still() if self.due < math.inf else math.inf
+    def seconds(self) -> float | None:
+        """The time limit."""
+        return self.control.limits.seconds
 
     def stopped_by(self, hold: StopRequest) -> QueryLimits:
-        """The same limits in a held run, which reports its phases."""
-        return replace(self, hold=hold, phases=Phases(self.callback, hold))
+        """The same limits in a stoppable run, which reports its phases."""
+        phases = Phases(self.callback, hold)
+        control = Control(self.control.limits, hold, phases)
+        return replace(self, phases=phases, control=control)
 
     def reserve_calls(self, reserve: Callable[[int], int]) -> QueryLimits:
         """The same limits with the calls that ``reserve`` leaves of the budget."""
         return replace(self, budget=reserve(self.budget))
 
-    @property
-    def latest(self) -> float:
-        """When a call of the oracle that is still under way is ended."""
-        return self.deadline + GRACE_SHARE * (self.seconds or 0.0) + GRACE_SECONDS
-
-    def stop_reason(self, seconds_needed: float = 0.0) -> str | None:
-        """Why to stop now, with ``seconds_needed`` for the answer; None: go on."""
-        if self.hold.came:
-            return "hand"
-        if self.phases.refused:
-            return "callback"
-        return (
-            "seconds" if time.perf_counter() + seconds_needed > self.deadline else None
-        )
-
-    def postpone(self, seconds: float) -> QueryLimits:
-        """The same limits after ``seconds`` of compiling, which count against none."""
-        return replace(self, due=self.due + seconds, watch=Stopwatch())
-
     def closing_limits(self) -> QueryLimits:
         """The limits of the work after a stop, which only the answer needs."""
-        hand_deadline = time.perf_counter() + HAND_SECONDS
-        closing_time = (
-            min(self.deadline, hand_deadline) if self.hold.came else self.deadline
-        )
-        fresh_controls = {
-            "hold": StopRequest(),
-            "phases": Phases(None),
-            "watch": Stopwatch(),
-        }
-        return replace(self, due=closing_time, **fresh_controls)  # type: ignore[arg-type]
+        seconds = self.control.clock.left()
+        if self.control.hold.came:
+            seconds = min(seconds, HAND_SECONDS)
+        limits = Limits(seconds=None if seconds == math.inf else seconds)
+        return replace(self, phases=Phases(None), control=Control(limits))
 
     def goal_at(self, interval: tuple[float, float]) -> float | None:
         """The half-width that ends the query where V is known to lie in ``interval``.
@@ -356,10 +327,9 @@ def make_limits(
     seconds: float | None,
     callback: Callback | None,
     target: str,
-    now: float,
     relative: float | None = None,
 ) -> QueryLimits:
-    """The limits of a query that begins at ``now``, where outcomes are exact."""
+    """The limits of a query that begins now, where outcomes are exact."""
     if epsilon is not None and relative is not None:
         raise InvalidInput("Give epsilon or relative, one of the two.")
     accuracy_arguments = {"epsilon": epsilon, "relative": relative}
@@ -387,11 +357,10 @@ def make_limits(
         goal=epsilon,
         equal=None,
         budget=DEFAULT_BUDGET if budget is None else int(budget),
-        seconds=seconds,
-        due=math.inf if seconds is None else now + seconds,
         callback=callback,
         target=target,  # type: ignore[arg-type]
         relative=relative,
+        control=Control(Limits(seconds=seconds)),
     )
 
 

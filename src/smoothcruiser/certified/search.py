@@ -49,15 +49,15 @@ from smoothcruiser.certified.snapshots.store_io import (
 )
 from smoothcruiser.certified.state_table import Table, table_of
 from smoothcruiser.displayable import Shown, brief
-from smoothcruiser.engines.watchdog import end_calls_at, warn_if_overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
-from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, report_progress
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import ComputeKeywords
 from smoothcruiser.records.data import Framed, draw_object
+from smoothcruiser.run_control.call_seconds import end_calls_at, warn_if_overdue
+from smoothcruiser.run_control.stop_requests import stoppable_run
 from smoothcruiser.states.state_copies import copy_state
 
 if TYPE_CHECKING:
@@ -154,13 +154,7 @@ class Certified(SearchState, Shown, Framed):
         """
         start_time = time.perf_counter()
         limits = make_limits(
-            epsilon,
-            budget,
-            seconds,
-            read_progress(progress),
-            target,
-            start_time,
-            relative,
+            epsilon, budget, seconds, read_progress(progress), target, relative
         )
         state = self.problem.start(state)
         own_copy = copy_state(state)  # the caller may write into its own copy
@@ -170,7 +164,9 @@ class Certified(SearchState, Shown, Framed):
         with stoppable_run() as hold:
             limits = limits.stopped_by(hold).reserve_calls(self.inspections.reserve)
             compile_seconds = self.prepare(state, limits)
-            limits = limits.postpone(self.loading_seconds)
+            limits.control.restart_clock(
+                time.perf_counter() - start_time - self.loading_seconds
+            )
             try:
                 root = self.memory.node_of(state)
             except MemoryFull as error:
@@ -217,14 +213,15 @@ class Certified(SearchState, Shown, Framed):
             seconds,
             callback,
             position.target,
-            start_time,
             position.relative,
         )
         with stoppable_run() as hold:
             limits = limits.stopped_by(hold).reserve_calls(self.inspections.reserve)
             state = self.memory.states[position.root]
             compile_seconds = self.prepare(state, limits)
-            limits = limits.postpone(self.loading_seconds)
+            limits.control.restart_clock(
+                time.perf_counter() - start_time - self.loading_seconds
+            )
             calls_left = limits.budget - (self.memory.num_calls - position.first_call)
             if (
                 self.loop is not None  # a smaller budget than before
@@ -244,10 +241,10 @@ class Certified(SearchState, Shown, Framed):
         position, loop = self.position, self.loop
         assert position is not None
         state = self.memory.states[position.root]
-        reason = limits.stop_reason()
+        reason: str | None = limits.control.check()
         if loop is not None:
             loop.keeper = self.keeper
-            late_stop = end_calls_at(limits.latest, limits.hold)
+            late_stop = end_calls_at(limits.control.latest, limits.control.hold)
             with self.note_fault(), warn_if_overdue(limits.seconds), late_stop:
                 reason = loop.run(position, limits, start_time + compile_seconds)
                 self.fault = loop.end_query(limits, state)
@@ -255,7 +252,7 @@ class Certified(SearchState, Shown, Framed):
         interval = self.memory.interval(position.root)
         self.history.add(position.root, self.memory.num_calls, interval)
         assert reason is not None
-        compile_seconds += limits.watch.stood_still()
+        compile_seconds += limits.control.clock.compile_seconds()
         estimate = answer(
             self,
             position.root,

@@ -36,7 +36,6 @@ bit.
 from __future__ import annotations
 
 import logging
-import math
 import time
 from contextlib import suppress
 from typing import Any
@@ -62,9 +61,9 @@ from smoothcruiser.certified.steering import Jobs, Steering
 from smoothcruiser.certified.sweeps.region import Sweeps
 from smoothcruiser.certified.sweeps.steering_kernel import FIRST_BATCH
 from smoothcruiser.errors import Interrupted, InvalidInput
-from smoothcruiser.jit.interrupts import TimeIsUp
 from smoothcruiser.problem.model.tabular import Ints
 from smoothcruiser.progress import Progress, says_stop
+from smoothcruiser.run_control.stop_requests import TimeIsUp
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +111,10 @@ class SearchLoop:
         It was requested at ``start_time``.
         """
         self._start_time = self._report_time = start_time
-        self.sampler.hold, self.sampler.deadline = limits.hold, limits.deadline
+        self.sampler.hold, self.sampler.deadline = (
+            limits.control.hold,
+            limits.control.deadline,
+        )
         while True:
             if self.steering.exact and not self.shares.exact:
                 limits = self._begin_sampling(limits)
@@ -138,7 +140,7 @@ class SearchLoop:
                     return stop_reason
                 if stop_reason is None and calls_left > 0 and self.is_first:
                     calls_left -= self._inspect_step(position, calls_left, limits)
-                    stop_reason = limits.stop_reason()
+                    stop_reason = limits.control.check()
                 if stop_reason is None and calls_left <= 0:
                     stop_reason = "budget"
                 elif stop_reason is None:
@@ -163,7 +165,7 @@ class SearchLoop:
             if is_stopped:
                 self._save(position)
             return end_reason
-        return stop_reason if is_stopped else limits.stop_reason() or stop_reason
+        return stop_reason if is_stopped else limits.control.check() or stop_reason
 
     def end_query(self, limits: QueryLimits, state: Any) -> str | None:
         """Inspect the step, the rows and the states again, after a query.
@@ -177,7 +179,7 @@ class SearchLoop:
             return fault
         closing_limits = limits.closing_limits()
         self.memory.check_untouched(
-            max(closing_limits.deadline, time.perf_counter() + LEAST_SECONDS)
+            max(closing_limits.control.deadline, time.perf_counter() + LEAST_SECONDS)
         )
         self.memory.num_calls += self.sampler.read_again(closing_limits)
         self.memory.num_calls += self.inspections.inspect_again(
@@ -231,7 +233,9 @@ class SearchLoop:
         """Return why a query ends between two rounds, if it does; it is saved then."""
         reason = self.sweeps.end_reason(position, limits)
         reason = reason or self.report_to_callback(position, limits, 0.0)
-        reason = reason or limits.stop_reason(self.ending_seconds(limits))
+        reason = reason or limits.control.check(
+            seconds_needed=self.ending_seconds(limits)
+        )
         if reason is not None:
             self._save(position)
         return reason
@@ -248,17 +252,18 @@ class SearchLoop:
             return None
         if self.is_first:  # nothing is known yet; the inspection is reported next
             return None
-        has_deadline = limits.seconds is not None
         progress_report = Progress(
             calls=memory.num_calls - position.first_call,
             seconds=now - self._start_time,
-            seconds_left=max(0.0, limits.deadline - now) if has_deadline else None,
+            seconds_left=max(0.0, limits.control.clock.left())
+            if limits.control.clock.is_limited
+            else None,
             interval=memory.interval(position.root),
             half_width=memory.half_width(position.root, limits.target),
             states=memory.num_nodes - 1,
         )
         try:
-            with limits.hold.opened():
+            with limits.control.hold.opened():
                 callback_answer = limits.callback(progress_report)
         except TimeIsUp:
             return "seconds"
@@ -269,7 +274,7 @@ class SearchLoop:
 
     def ending_seconds(self, limits: QueryLimits) -> float:
         """The seconds between the last sample and the answer."""
-        if limits.deadline == math.inf:
+        if not limits.control.clock.is_limited:
             return 0.0
         return (
             self.batches.num_waiting * self.batches.entry_seconds
@@ -301,7 +306,7 @@ class SearchLoop:
         pairs, counts = self._choose_jobs(position, limits, calls_left)
         if len(pairs) == 0:
             default_reason = "seconds" if self.region.unfinished else "exhausted"
-            return limits.stop_reason() or default_reason
+            return limits.control.check() or default_reason
         are_rows = self.sampler.are_rows(pairs)
         row_places = np.flatnonzero(are_rows)
         self.shares.assign(self.memory.graph, pairs[~are_rows])
@@ -328,7 +333,7 @@ class SearchLoop:
             # certainly narrow enough, unless rounding prevents it
             self._save(position)  # a stop in here is taken up from here
             self.sweeps.finish(position, limits)
-            if self.sweeps.end_reason(position, limits) or limits.stop_reason():
+            if self.sweeps.end_reason(position, limits) or limits.control.check():
                 return pairs, counts
             steerable_calls = num_calls
         pairs, counts = steering.steered_jobs(root, limits, steerable_calls)
@@ -355,15 +360,17 @@ class SearchLoop:
                 if batches.batch is None:
                     self.begin_batch(position)
                 reason = self._fill_batch(position, limits)
-                reason = reason or batches.enter_batch(limits.stop_reason)
+                reason = reason or batches.enter_batch(limits.control.check)
                 if reason is None:
                     self._save_if_due(position)
-                    reason = limits.stop_reason(self.ending_seconds(limits))
+                    reason = limits.control.check(
+                        seconds_needed=self.ending_seconds(limits)
+                    )
                 if reason is not None:
                     self._save(position)
                     self.region.leave_round()
                     memory.num_calls += self.lost_calls
-                    batches.enter_batch(limits.closing_limits().stop_reason)
+                    batches.enter_batch(limits.closing_limits().control.check)
                     position.end_round()
                     return reason
         except MemoryFull as error:
@@ -391,12 +398,12 @@ class SearchLoop:
         assert batch is not None
         while batch.drawn < batch.size:
             ending_seconds = self.ending_seconds(limits)
-            reason = limits.stop_reason(ending_seconds) or self.report_to_callback(
-                position, limits
-            )
+            reason = limits.control.check(
+                seconds_needed=ending_seconds
+            ) or self.report_to_callback(position, limits)
             if reason is not None:
                 return reason
-            seconds_left = limits.deadline - ending_seconds - time.perf_counter()
+            seconds_left = limits.control.clock.left() - ending_seconds
             slice_seconds = POOL_SECONDS if sampler.workers else SLICE_SECONDS
             max_samples = pace.samples_within(
                 min(slice_seconds, SLICE_SHARE * seconds_left),
@@ -409,7 +416,7 @@ class SearchLoop:
             except Interrupted as stop:
                 self.lost_calls = stop.calls
                 log.info("a slice was broken off: %d calls are dropped", stop.calls)
-                return limits.stop_reason() or "seconds"
+                return limits.control.check() or "seconds"
             finally:
                 memory.num_calls += batch.drawn - drawn_before
                 memory.num_calls -= len(sampler.missing) - num_missing
@@ -453,5 +460,5 @@ class SearchLoop:
         """
         reason = None
         with suppress(MemoryFull):
-            reason = self.batches.enter_batch(limits.stop_reason)
+            reason = self.batches.enter_batch(limits.control.check)
         return reason

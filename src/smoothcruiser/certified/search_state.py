@@ -39,7 +39,6 @@ from smoothcruiser.certified.sweeps.pooled import PooledRegion
 from smoothcruiser.certified.sweeps.region import Region, Sweeps
 from smoothcruiser.certified.sweeps.total_sweeps import TotalRegion
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.interrupts import pause_stopwatch
 from smoothcruiser.problem.action_sampler import refuse_sampled
 from smoothcruiser.problem.assumptions import search_assumptions
 from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
@@ -47,6 +46,7 @@ from smoothcruiser.problem.model.known_outcomes import has_rows
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.query import Compute, ComputeKeywords, Promise, check_delta
+from smoothcruiser.run_control.clock import pause_clock
 
 
 class SearchState:
@@ -155,7 +155,7 @@ class SearchState:
         """The loop with all that it needs; None if it was refused the time for that."""
         problem, memory = self.problem, self.memory
         is_refused = limits.phases.begin("compiling")
-        with pause_stopwatch():
+        with pause_clock():
             region = make_region(problem, memory, self.bound, self.radius_scale)
             region.set_delta(self.delta)
             self.region = region
@@ -166,7 +166,10 @@ class SearchState:
                 region.note_samples()
         if is_refused:
             return None
-        wait_limits = limits.hold, limits.due  # workers are waited for
+        wait_limits = (
+            limits.control.hold,
+            limits.control.deadline,
+        )  # workers are waited for
         try:
             sampler = make_sampler(
                 problem, memory, state, self.seed, self.compute, *wait_limits
@@ -177,7 +180,7 @@ class SearchState:
         if limits.epsilon is None and limits.relative is None and not sweeps.exact:
             expect_calls(limits.budget, limits.seconds)
         if region.loops.is_compiled:
-            with pause_stopwatch():
+            with pause_clock():
                 region.warm()
         return SearchLoop(
             sweeps,

@@ -315,7 +315,7 @@ def review_estimate(
     target: Target = "q_values" if position is None else position.target
     now = time.perf_counter()
     if now < deadline:
-        limits = make_limits(None, 1, min(deadline - now, LARGEST), None, target, now)
+        limits = make_limits(None, 1, min(deadline - now, LARGEST), None, target)
         search.region.start(node)
         search.loop.sweeps.settle(QueryProgress(node, 0, None, target), limits)
     elif not search.region.show_whole(node):
@@ -353,7 +353,7 @@ def _known_at(
     half_width = memory.half_width(node, target)
     if position is not None:
         limits = make_limits(
-            position.epsilon, 1, None, None, target, 0.0, position.relative
+            position.epsilon, 1, None, None, target, position.relative
         )
         interval = memory.interval(node)
         if limits.is_reached(half_width, interval):

@@ -42,13 +42,13 @@ from smoothcruiser.checks.probe import Finding, Probe, Verdict
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.build import is_compiled
-from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.problem.arguments import check_call_seconds, check_seed
 from smoothcruiser.problem.declaration_checks import is_undiscounted
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Promise, check_delta, check_problem, named_keywords
 from smoothcruiser.records.data import Data, Framed
 from smoothcruiser.records.shapes import Count
+from smoothcruiser.run_control.stop_requests import stoppable
 from smoothcruiser.schedule.number_text import duration, short
 
 
@@ -225,7 +225,7 @@ def _compile_step(problem: Problem, start_state: Any) -> None:
 @contextmanager
 def _limit_calls(probe: Probe) -> Iterator[None]:
     """Watch for a call that hangs, as the engines do."""
-    from smoothcruiser.engines.watchdog import limit_call_seconds
+    from smoothcruiser.run_control.call_seconds import limit_call_seconds
 
     with limit_call_seconds(probe, probe.call_seconds):
         yield

@@ -190,9 +190,9 @@ def ctrl_c() -> Iterator[list[int]]:
 
     This holds also where the run could still answer from its samples so far. A batch
     system that ends a job sends SIGTERM, and its user expects the same as from Ctrl-C.
-    A second signal ends the process at once (``jit.interrupts``).
+    A second signal ends the process at once (``run_control``).
     """
-    from smoothcruiser.jit.interrupts import SIGNALS, stoppable
+    from smoothcruiser.run_control.stop_requests import SIGNALS, stoppable
 
     signals_received: list[int] = []
 

@@ -38,7 +38,6 @@ from smoothcruiser.comparison.comparison_results import (
 )
 from smoothcruiser.errors import Interrupted, InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.jit.interrupts import current_stops, stoppable
 from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.methods.base import Method
 from smoothcruiser.methods.tree_search import NOTHING_GROWN, TreeSearch
@@ -52,6 +51,7 @@ from smoothcruiser.progress import (
     show_bar,
 )
 from smoothcruiser.query import check_problem, named_keywords
+from smoothcruiser.run_control.stop_requests import current_stops, stoppable
 from smoothcruiser.tree.search_rules import Search
 
 DELTA = 0.1  # of the planners that promise

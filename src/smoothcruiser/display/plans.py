@@ -22,7 +22,7 @@ from smoothcruiser.display.price_text import Price
 from smoothcruiser.displayable import Shown, page_of
 from smoothcruiser.methods.base import Prepared
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.query import Limits
+from smoothcruiser.run_control.control import Limits
 from smoothcruiser.schedule.number_text import short
 from smoothcruiser.schedule.relaxation import Relaxation
 from smoothcruiser.schedule.schedule import Schedule

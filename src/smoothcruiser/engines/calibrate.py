@@ -23,9 +23,10 @@ from smoothcruiser.engines.base import Engine, Job
 from smoothcruiser.engines.registry import default_executor, make_engine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted
-from smoothcruiser.jit.interrupts import pause_stopwatch, stoppable
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.run_control.clock import pause_clock
+from smoothcruiser.run_control.stop_requests import stoppable
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule, level_calls
 
 # Long enough for 1% of noise at a millisecond per repetition, and short enough
@@ -62,7 +63,7 @@ def calls_per_second(
     """
     job = timing_job(problem, state, most_calls)
     start_time = time.perf_counter()
-    with pause_stopwatch():
+    with pause_clock():
         engine = make_engine(executor or default_executor(problem), job)
     compile_seconds = time.perf_counter() - start_time
     began()

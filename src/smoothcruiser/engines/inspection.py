@@ -38,10 +38,8 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.watchdog import calls_the_oracle, limit_call_seconds
 from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.jit.build import is_compiled
-from smoothcruiser.jit.interrupts import Stopwatch, stoppable
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import Stream, stream
 from smoothcruiser.problem.assumptions import same_future
@@ -69,6 +67,9 @@ from smoothcruiser.problem.wary_actions import (
     make_wary,
     refuse_named_legal,
 )
+from smoothcruiser.run_control.call_seconds import calls_the_oracle, limit_call_seconds
+from smoothcruiser.run_control.clock import Clock
+from smoothcruiser.run_control.stop_requests import stoppable
 from smoothcruiser.states.identity import is_unchanged, same_state
 from smoothcruiser.states.state_copies import copy_state, written_into
 
@@ -167,7 +168,7 @@ class _Inspector:
         self.last_pair_calls = CALLS_PER_LOOK  # the last pair's share of it
         self.calls_before_pair: int | None = None  # calls before the pair at hand
         self.looked: list[Look] = []
-        self.stopwatch, self.seconds = Stopwatch(), LOOK_SECONDS
+        self.stopwatch, self.seconds = Clock(), LOOK_SECONDS
 
     def _in_time(self) -> bool:
         return self.calls == 0 or self.stopwatch.elapsed() < self.seconds

@@ -37,18 +37,18 @@ from smoothcruiser.engines.root_scores import WHOLE
 from smoothcruiser.engines.run import RootSums
 from smoothcruiser.engines.shards import Partial, Shard, cut_shards
 from smoothcruiser.engines.stopping_rule import StoppingRule, stopping_rule
-from smoothcruiser.engines.watchdog import (
-    Breaker,
-    calls_the_oracle,
-    limit_call_seconds,
-)
 from smoothcruiser.errors import Hung
-from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import call_oracle, companion_hung
 from smoothcruiser.query import Compute
+from smoothcruiser.run_control.call_seconds import (
+    Breaker,
+    calls_the_oracle,
+    limit_call_seconds,
+)
+from smoothcruiser.run_control.stop_requests import stoppable
 from smoothcruiser.states.state_copies import copy_state
 
 STEPS = 8  # of one walk at the most: the states that matter are near its beginning

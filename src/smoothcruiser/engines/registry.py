@@ -17,10 +17,10 @@ from smoothcruiser.engines.compiled.schedule_table import table_salt
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
 from smoothcruiser.jit.forms import PER_ELEMENT, KernelFamily
-from smoothcruiser.jit.interrupts import unbroken
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Compute
+from smoothcruiser.run_control.stop_requests import unbroken
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.first_shard import FirstShard

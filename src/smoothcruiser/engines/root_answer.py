@@ -267,7 +267,7 @@ def _notes(schedule: Schedule, outcome: Outcome) -> tuple[str, ...]:
         )
     if outcome.stopped is not None:
         notes.append(
-            f"The run was stopped {outcome.stopped.value}, before its end; the interval "
+            f"The run was stopped {outcome.stopped.describe()}, before its end; the interval "
             "is what the samples until then allow."
         )
     if outcome.stuck:

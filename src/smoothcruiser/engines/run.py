@@ -18,28 +18,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from smoothcruiser.engines.base import Workers
 from smoothcruiser.engines.root_scores import Sums, add_sums
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
-from smoothcruiser.jit.interrupts import count_stop
 from smoothcruiser.progress import Callback, Phases, time_left
+from smoothcruiser.run_control.control import StopReason
+from smoothcruiser.run_control.stop_requests import count_stop
 from smoothcruiser.schedule.schedule import Schedule
 
 Keep = Callable[[Shard, Partial], None]
 Known = Mapping[tuple[int, int], Partial]  # (action, shard index) -> sums
-
-
-class Cause(Enum):
-    """The cause of a stop before a run's end; the value ends a sentence."""
-
-    SECONDS = "by its time limit (seconds)"
-    HAND = "by hand"
-    CALLBACK = "by the progress function, which returned False"
-    BUDGET = "at its budget"
-    OUTSIDE = "from outside"
 
 
 @dataclass
@@ -68,7 +58,7 @@ class Outcome:
     num_calls: int = 0
     calls_spent: int = 0
     # Not None: the tallies are prefixes, of different lengths.
-    stopped: Cause | None = None
+    stopped: StopReason | None = None
     seconds: float = 0.0
     stuck: int = 0  # shards in a call that did not return, left behind
 
@@ -207,7 +197,7 @@ class Ledger:
                         num_calls += shard_sums.calls
         return tallies, num_calls
 
-    def stopped(self, cause: Cause) -> Outcome:
+    def stopped(self, cause: StopReason) -> Outcome:
         """The outcome with the sums of each action so far, when the run is stopped."""
         self.outcome.stopped = cause
         self.outcome.tallies, self.outcome.num_calls = self.so_far()
@@ -319,7 +309,7 @@ def run_schedule(
             )
             workers.map(pending_shards, seed, report)
             if not ledger.complete:
-                outcome.stopped = Cause.BUDGET
+                outcome.stopped = StopReason.BUDGET
     except (Interrupted, KeyboardInterrupt) as stop:
         count_stop(stop)
         workers.stop()
@@ -336,16 +326,18 @@ def run_schedule(
     return outcome
 
 
-def cause_of(error: BaseException, late: bool, refused: bool = False) -> Cause:
+def cause_of(error: BaseException, late: bool, refused: bool = False) -> StopReason:
     """The cause of a stop with ``error``, after the time limit or before.
 
     ``refused`` says that the progress function returned False.
     """
     if refused:
-        return Cause.CALLBACK
+        return StopReason.CALLBACK
     if late:
-        return Cause.SECONDS
-    return Cause.HAND if isinstance(error, KeyboardInterrupt) else Cause.OUTSIDE
+        return StopReason.SECONDS
+    return (
+        StopReason.HAND if isinstance(error, KeyboardInterrupt) else StopReason.OUTSIDE
+    )
 
 
 def left_behind(stuck: int) -> str:

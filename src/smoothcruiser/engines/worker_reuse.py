@@ -14,9 +14,9 @@ from smoothcruiser.engines.base import Engine, Job, Workers
 from smoothcruiser.engines.calibrate import Speed, measure_speed
 from smoothcruiser.engines.pools.base import Futures
 from smoothcruiser.engines.registry import open_workers
-from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.engines.workers import ShardWorkers
 from smoothcruiser.query import Compute
+from smoothcruiser.run_control.call_seconds import calls_the_oracle
 
 # seconds: starting processes takes as long, so a wait for running items is worth it
 PATIENCE = 3.0

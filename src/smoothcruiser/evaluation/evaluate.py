@@ -18,7 +18,6 @@ same. This file leaves out upper bounds on V.
 from __future__ import annotations
 
 import math
-import time
 from contextlib import closing
 from typing import Any
 
@@ -29,7 +28,6 @@ from smoothcruiser.engines.inspection import (
     look,
 )
 from smoothcruiser.engines.registry import machine_code
-from smoothcruiser.engines.watchdog import warn_if_overdue
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import (
     Certificate,
@@ -56,18 +54,16 @@ from smoothcruiser.evaluation.path_rules import (
 from smoothcruiser.evaluation.path_sampling import NO_LIMIT, PathRun
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
-from smoothcruiser.jit.interrupts import (
-    StopRequest,
-    Stopwatch,
-    pause_stopwatch,
-    stoppable_run,
-)
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.declaration_checks import refuse_undiscounted
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Phases
 from smoothcruiser.query import Query
+from smoothcruiser.run_control.call_seconds import warn_if_overdue
+from smoothcruiser.run_control.clock import pause_clock
+from smoothcruiser.run_control.control import Control, StopReason
+from smoothcruiser.run_control.stop_requests import StopRequest, stoppable_run
 from smoothcruiser.tree.search_numbers import Setting
 from smoothcruiser.tree.search_setting import REACH
 from smoothcruiser.tree.tree import Tree
@@ -129,26 +125,23 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         phases = Phases(query.progress, hold)
         if phases.begin("compiling"):
             return unevaluated_estimate(query, stakes.values, phases.refused)
-        watch = Stopwatch()
-        with pause_stopwatch():
+        control = Control(query.limits, hold, phases)
+        with pause_clock():
             rollouts = rollouts_of(task, policy, wants_compiled)
         with closing(rollouts):
-            return _run_evaluation(
-                query, policy, stakes, task, rollouts, phases, watch
-            )
+            return _run_evaluation(query, policy, stakes, rollouts, phases, control)
 
 
 def _run_evaluation(
     query: Query,
     policy: Any,
     stakes: Stakes,
-    task: RolloutTask,
     rollouts: Rollouts,
     phases: Phases,
-    watch: Stopwatch,
+    control: Control,
 ) -> Estimate:
     """The answer of the rollouts, until a limit or a stop ends them."""
-    problem, state, hold = query.problem, query.place, task.hold
+    problem, state, clock = query.problem, query.place, control.clock
     most_calls, time_limit = _most_calls(query, rollouts), query.limits.seconds
     look_calls = None if most_calls == NO_LIMIT else most_calls // INSPECTED_SHARE
     look_seconds = LOOK_SECONDS if time_limit is None else BEFORE_SHARE * time_limit
@@ -157,15 +150,15 @@ def _run_evaluation(
     calls_made, pairs = 0, Looks()
     if not phases.refused:
         look_seconds = min(LOOK_SECONDS, look_seconds)
-        calls_made, pairs = _inspect_step(query, hold, None, look_calls, look_seconds)
+        calls_made, pairs = _inspect_step(
+            query, control.hold, None, look_calls, look_seconds
+        )
     rollouts.spend(calls_made + len(pairs))  # each pair is called once more at the end
-    call_seconds = watch.elapsed() / max(1, calls_made)
+    call_seconds = clock.elapsed() / max(1, calls_made)
     last_look_seconds = min(LOOK_SECONDS, len(pairs) * call_seconds)
     if time_limit is not None:
         last_look_seconds = min(last_look_seconds, AFTER_SHARE * time_limit)
-        rollouts.deadline = (
-            time.perf_counter() + time_limit - watch.elapsed() - last_look_seconds
-        )
+        rollouts.deadline = control.deadline - last_look_seconds
     summary = None
     if problem.deterministic and not phases.refused:
         summary = _certain_summary(rollouts, stakes, query, most_calls)
@@ -173,18 +166,20 @@ def _run_evaluation(
         path_run = PathRun(rollouts, stakes, query, phases, most_calls, len(pairs))
         with warn_if_overdue(time_limit):
             summary = path_run.run_paths()
-    run_seconds = watch.elapsed()
+    run_seconds = clock.elapsed()
+    is_by_hand = control.check() is StopReason.HAND
     last_look_seconds = (
-        min(last_look_seconds, HAND_SECONDS) if hold.came else LOOK_SECONDS
+        min(last_look_seconds, HAND_SECONDS) if is_by_hand else LOOK_SECONDS
     )
-    if time_limit is not None:
-        last_look_seconds = min(
-            last_look_seconds, max(LEAST_SECONDS, time_limit - watch.elapsed())
-        )
+    last_look_seconds = min(last_look_seconds, max(LEAST_SECONDS, clock.left()))
     repeated_calls = 0
     if pairs and call_seconds <= last_look_seconds:
         repeated_calls, _ = _inspect_step(
-            query, StopRequest() if hold.came else hold, pairs, None, last_look_seconds
+            query,
+            StopRequest() if is_by_hand else control.hold,
+            pairs,
+            None,
+            last_look_seconds,
         )
     rollouts.spend(repeated_calls - len(pairs))
     inspection = describe_inspections(
@@ -217,11 +212,11 @@ def _run_evaluation(
         method="evaluate",
         certificate=certificate,
         seconds=run_seconds,
-        compile_seconds=watch.stood_still(),
+        compile_seconds=clock.compile_seconds(),
         **estimate_subject(problem, state),
         seed=query.seed,
         executor=rollouts.name,
-        notes=notes_of(query, policy, summary, rollouts, hold),
+        notes=notes_of(query, policy, summary, rollouts, control),
         standard_error=summary.standard_error,
     )
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from smoothcruiser.estimate import Certificate, Estimate, Interval, note_agreement
 from smoothcruiser.evaluation.rollouts import Rollouts
-from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.problem.assumptions import DECLARED, assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
+from smoothcruiser.run_control.control import Control, StopReason
 
 DEFAULT_DELTA = 0.05
 
@@ -27,7 +27,6 @@ class RolloutSummary:
     interval: Interval
     standard_error: float | None = None  # the usual one of the mean, not promised
     certain: bool = False  # a certain policy in a certain world
-    refused: bool = False  # whether a callback said stop
 
 
 def delta_of(query: Query) -> float:
@@ -57,7 +56,7 @@ def notes_of(
     policy: Any,
     summary: RolloutSummary,
     rollouts: Rollouts,
-    hold: StopRequest,
+    control: Control,
 ) -> tuple[str, ...]:
     """The notes of an evaluation."""
     certainty_text = (
@@ -82,8 +81,9 @@ def notes_of(
     if not summary.certain:
         notes += note_agreement("rollouts", summary.standard_error, half_width)
     epsilon, time_limit = query.promise.epsilon, query.limits.seconds
-    if hold.came or summary.refused:
-        stop_source = "by hand" if hold.came else "by the callback"
+    reason = control.check()
+    if reason in (StopReason.HAND, StopReason.CALLBACK):
+        stop_source = "by hand" if reason is StopReason.HAND else "by the callback"
         notes.append(
             f"Stopped {stop_source} after {rollouts.calls:,} calls, at half-width "
             f"{half_width:.4g}; the interval holds as it is."

@@ -153,10 +153,7 @@ class PathRun:
             if len(self.window) >= FEWEST_PATHS:
                 standard_error = self.fit.sd / math.sqrt(len(self.window))
         mean = min(max(mean, lower_bound), upper_bound)
-        refused = self.phases.refused
-        return RolloutSummary(
-            count, mean, (lower_bound, upper_bound), standard_error, refused=refused
-        )
+        return RolloutSummary(count, mean, (lower_bound, upper_bound), standard_error)
 
     def _late(self) -> bool:
         return time.perf_counter() >= self.rollouts.deadline

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.watchdog import limit_call_seconds
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.evaluation import kernel as evaluate_kernel
 from smoothcruiser.evaluation.path_rules import COLUMNS, PathRule
@@ -24,6 +23,7 @@ from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.step_errors import call_oracle
+from smoothcruiser.run_control.call_seconds import limit_call_seconds
 from smoothcruiser.states.state_copies import Guard, copy_state
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.search_numbers import Setting

@@ -24,12 +24,12 @@ from smoothcruiser.errors import OracleError, SmoothcruiserError
 from smoothcruiser.evaluation import kernel as evaluate_kernel
 from smoothcruiser.evaluation.path_rules import COLUMNS, PathRule
 from smoothcruiser.jit.build import compile_function
-from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.operator_functions import parts_of
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.run_control.stop_requests import StopRequest
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.compiled_tree import machine_for
 from smoothcruiser.tree.kernels.shared_machine import RowMachine, state_words

@@ -40,8 +40,7 @@ import numpy as np
 
 from smoothcruiser.exact import elimination_kernel as kernel
 from smoothcruiser.exact.loops import Model, Packed
-from smoothcruiser.exact.model import room_for_policy
-from smoothcruiser.exact.solver_clock import EXACT, Watch
+from smoothcruiser.exact.model import EXACT, Watch, room_for_policy
 from smoothcruiser.problem.model.tabular import Floats, Ints, Tables
 
 # Multiplications of an elimination in the time in which a sweep reads one number: its

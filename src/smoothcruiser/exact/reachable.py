@@ -20,7 +20,6 @@ Symbols and proofs are those of ``solver``.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,9 +29,8 @@ from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, Unpayab
 from smoothcruiser.exact import elimination
 from smoothcruiser.exact import elimination as flow
 from smoothcruiser.exact.loops import Model
-from smoothcruiser.exact.model import Kernels, room_for_policy
+from smoothcruiser.exact.model import Kernels, Watch, room_for_policy
 from smoothcruiser.exact.solution import SLACK, UNIT
-from smoothcruiser.exact.solver_clock import Watch
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.declaration_checks import is_undiscounted
@@ -86,29 +84,23 @@ class KnownModel(NamedTuple):
         return is_unknown
 
 
-def known_model(
-    problem: Problem, deadline: float = math.inf, watch: Watch | None = None
-) -> KnownModel:
+def known_model(problem: Problem, watch: Watch | None = None) -> KnownModel:
     """The tables of ``problem``, or those of the states that ``outcomes`` leads to."""
     if problem.tables is not None:
         return KnownModel(problem.tables)
     check_model(problem)
-    return explore(problem, deadline=deadline, watch=watch)
+    return explore(problem, watch=watch)
 
 
 def explore(
-    problem: Problem,
-    *,
-    most_states: int | None = None,
-    deadline: float = math.inf,
-    watch: Watch | None = None,
+    problem: Problem, *, most_states: int | None = None, watch: Watch | None = None
 ) -> KnownModel:
     """Tables of the states reachable from ``initial_state``, and these states in order.
 
     With a horizon they are the states within it. Raises ``TooLarge`` where there
-    are more than ``most_states`` (by default ``MOST_STATES``), or where
-    ``time.perf_counter()`` passes ``deadline`` first; ``Interrupted`` where ``watch``
-    learns from the progress function that it is to stop.
+    are more than ``most_states`` (by default ``MOST_STATES``), or where the time of
+    ``watch`` is up first; ``Interrupted`` where it learns from the progress function that
+    it is to stop.
     """
     watch = Watch() if watch is None else watch
     watch.begin("exploring")
@@ -127,7 +119,7 @@ def explore(
     legal: list[list[bool]] = []
     # grows while we walk: first met, first expanded
     for row, state in enumerate(numbered.states):
-        if time.perf_counter() > deadline:
+        if watch.clock.left() < 0.0:
             raise TooLarge(
                 f"The time was up when {len(numbered.states):,} states had been met and "
                 f"{row:,} of them explored; allow more, or {_instead(problem)}.",
@@ -166,7 +158,7 @@ def explore(
         legal=np.array(legal, dtype=np.bool_),
     )
     numbered.check_untouched()
-    numbered.ask_again(tables, deadline)
+    numbered.ask_again(tables, watch)
     return KnownModel(
         tables,
         tuple(numbered.states),
@@ -226,7 +218,7 @@ class _NumberedStates:
                     f"{state!r:.60}; copy the state there and change the copy."
                 )
 
-    def ask_again(self, tables: Tables, deadline: float) -> None:
+    def ask_again(self, tables: Tables, watch: Watch) -> None:
         """Refuse a model that answers differently when it is asked again.
 
         Nothing more is asked when time is up.
@@ -234,7 +226,7 @@ class _NumberedStates:
         problem, num_actions = self.problem, self.problem.num_actions
         listed_pairs = np.flatnonzero(np.diff(tables.start))
         for pair in listed_pairs[:: 1 + len(listed_pairs) // READ_AGAIN].tolist():
-            if time.perf_counter() > deadline:
+            if watch.clock.left() < 0.0:
                 return
             row, action = divmod(pair, num_actions)
             state, row_slice = self.states[row], slice(*tables.start[pair : pair + 2])

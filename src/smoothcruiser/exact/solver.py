@@ -54,7 +54,7 @@ import time
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.exact.model import Evaluator, evaluator, prepare
+from smoothcruiser.exact.model import Evaluator, Watch, evaluator, prepare
 from smoothcruiser.exact.reachable import (
     KnownModel,
     SearchResult,
@@ -69,15 +69,14 @@ from smoothcruiser.exact.solution import (
     left_early,
     names_of,
 )
-from smoothcruiser.exact.solver_clock import Watch
 from smoothcruiser.exact.undiscounted.chains import SweepBudget
 from smoothcruiser.exact.undiscounted.total_rewards import solve_totals
-from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.declaration_checks import is_undiscounted
 from smoothcruiser.problem.model.tabular import Floats
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, finish, progress_callback, show_bar
+from smoothcruiser.run_control.stop_requests import stoppable_run
 
 DEFAULT_TOLERANCE = 1e-10  # of the span of the expected rewards
 # States of a dense linear solve: 32 MB and about 0.3 s. Larger problems evaluate
@@ -149,7 +148,7 @@ def solve_model(
     kernels.policy(model, policy)
     is_unknown = np.isnan(result.values)
     policy[is_unknown] = np.nan
-    compile_seconds = watch.compile_seconds
+    compile_seconds = watch.clock.compile_seconds()
     return Solution(
         values=result.values,
         q_values=np.where(

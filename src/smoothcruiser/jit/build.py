@@ -27,6 +27,8 @@ from typing import Any, NamedTuple
 
 from smoothcruiser.jit.disk_cache import CodeCache, code_prefix, has_code
 from smoothcruiser.jit.primitives import PRIMITIVES, Inlined
+from smoothcruiser.run_control import signal_listener
+from smoothcruiser.run_control.clock import pause_clock
 
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
 _built: dict[Any, Any] = {}
@@ -87,6 +89,40 @@ def compile_function(
 ) -> Any:
     """The Numba form of a plain function; the same object for the same arguments."""
     return _compile_once(function, Options(nogil, salt), replace)
+
+
+def hear_stops_in(*functions: Any) -> None:
+    """Let a second Ctrl-C end these functions where they are machine code.
+
+    Python calls them with its lock in its hand. Costs a compiled loop, kept on disk, when
+    the next run begins: before any limit of it is set.
+    """
+    if any(map(is_compiled, functions)):
+        signal_listener.use_unlocked_form(_unlocked_listen)
+
+
+def _unlocked_listen(listener: signal_listener.SignalListener) -> Any:
+    """``listen`` over the C library's functions, for a thread without Python's lock."""
+    with pause_clock():
+        import numpy as np
+        from numba import typeof, types
+
+        int32, int64 = types.int32, types.int64
+        compiled = compile_function(
+            signal_listener.listen,
+            nogil=True,
+            salt="libc",
+            read=types.ExternalFunction("read", int64(int32, int64, int64)),
+            write=types.ExternalFunction("write", int64(int32, int64, int64)),
+            clock_gettime=types.ExternalFunction("clock_gettime", int32(int32, int64)),
+            end_process=types.ExternalFunction("_exit", types.void(int32)),
+        )
+        number = np.ctypeslib.as_array(listener.number)
+        words = np.ctypeslib.as_array(listener.words)
+        compiled.compile(tuple(map(typeof, (0, number, 0, words))))
+    return lambda descriptor, _, address, __: compiled(
+        descriptor, number, address, words
+    )
 
 
 class Options(NamedTuple):

@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.jit.build import called_functions, compile_function, is_on_disk
-from smoothcruiser.jit.interrupts import pause_stopwatch
 from smoothcruiser.jit.library import load_library, shared_machine
+from smoothcruiser.run_control.clock import pause_clock
 
 # CPU seconds of loading a family that an earlier process kept, and of importing Numba
 LOADING, IMPORTING = 0.4, 0.5
@@ -73,7 +73,7 @@ class KernelFamily:
         is_shared = not replace and (not own_parts or salt is not None)
 
         def compile_parts() -> Any:
-            with pause_stopwatch():  # Numba may be imported here
+            with pause_clock():  # Numba may be imported here
                 replaced = {n: compile_function(part) for n, part in own_parts.items()}
                 return compile_function(
                     function, nogil=nogil, salt=salt, **replaced, **replace

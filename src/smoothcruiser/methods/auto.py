@@ -22,7 +22,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from smoothcruiser.jit.interrupts import count_stop, stoppable
 from smoothcruiser.methods.auto_choice import AutoChoice
 from smoothcruiser.methods.base import (
     Forecast,
@@ -38,6 +37,7 @@ from smoothcruiser.methods.exact_method import Exact, SolutionSession
 from smoothcruiser.methods.stored_sessions import AutoSession
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import DEFAULT_DELTA, KEYWORDS, Query
+from smoothcruiser.run_control.stop_requests import count_stop, stoppable
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,11 @@ samples, so delta is 0.
 from __future__ import annotations
 
 import math
-import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.jit.interrupts import Stopwatch, pause_stopwatch
 from smoothcruiser.methods.advice import (
     call_ratio,
     least_of_search,
@@ -37,7 +35,9 @@ from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
 from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
 from smoothcruiser.problem.model.known_outcomes import BadRow, NoRow
-from smoothcruiser.query import Limits, Query
+from smoothcruiser.query import Query
+from smoothcruiser.run_control.clock import Clock, pause_clock
+from smoothcruiser.run_control.control import Limits
 from smoothcruiser.schedule.compiler.optimizer import LARGEST_EXACT
 from smoothcruiser.schedule.number_text import power_of_ten, short
 from smoothcruiser.schedule.reach import MOST_ROWS, USEFUL, patience
@@ -72,7 +72,7 @@ class AutoChoice:
 
     def __init__(self, auto: Method, query: Query) -> None:
         self.auto, self.query = auto, query
-        self.watch = Stopwatch()
+        self.watch = Clock()
         self.problem, self.promise = query.problem, query.promise
         self.limits = query.limits
         self.pilot: Pilot | None = None
@@ -92,13 +92,13 @@ class AutoChoice:
     def choose(self) -> Prepared:
         """The method to run, prepared."""
         if self.problem.outcomes is not None and self.query.state is not None:
-            listing_deadline = math.inf
+            listing_seconds = None
             if self.limits.seconds is not None:
-                listing_deadline = time.perf_counter() + LISTING * self.limits.seconds
+                listing_seconds = LISTING * self.limits.seconds
             is_useful = self.promise.asked or self._has_limits
             try:
                 known_answer = known_model_answer(
-                    self.query, listing_deadline, searched=is_useful
+                    self.query, listing_seconds, searched=is_useful
                 )
             except NoRow as error:
                 note = f"auto did not choose exact: {error.where}."
@@ -339,7 +339,7 @@ class AutoChoice:
             pilot_seconds = max(LEAST_PILOT, PILOT_SECONDS * self.limits.seconds)
             longest_wait = self.limits.seconds - self._elapsed_seconds
         query = self.query
-        with pause_stopwatch():
+        with pause_clock():
             from smoothcruiser.engines.pilot import STEPS, run_pilot
         self.pilot = run_pilot(
             self.problem,
@@ -389,7 +389,7 @@ class AutoChoice:
         """Refuse a promise that is too fine for floating point, before it is run."""
         if self.query.state is None or ready.explanation.num_calls > LARGEST_EXACT:
             return
-        with pause_stopwatch():
+        with pause_clock():
             from smoothcruiser.engines.stopping_rule import stopping_rule
         shards = ready.query.compute.shards
         mover = self.problem.mover(self.query.state)
@@ -497,7 +497,7 @@ class AutoChoice:
             "explanation": decision,
             "notes": (reason, *advised, *notes),
             "spent": self._elapsed_seconds,
-            "compiling": self.watch.stood_still(),
+            "compiling": self.watch.compile_seconds(),
         }
 
     def _make_option(
@@ -515,7 +515,7 @@ LISTED = 20_000  # states of outcomes= that are solved: about a second of Python
 
 
 def known_model_answer(
-    query: Query, deadline: float, *, searched: bool
+    query: Query, seconds: float | None, *, searched: bool
 ) -> Prepared | None:
     """The solution of ``outcomes``, or a search in it; None if neither can be.
 
@@ -523,14 +523,17 @@ def known_model_answer(
 
     Args:
         query: about a problem with ``outcomes``, at a state.
-        deadline: until when states are listed.
+        seconds: for listing states.
         searched: whether a search would know when to end.
     """
+    from smoothcruiser.exact.model import Watch
     from smoothcruiser.exact.reachable import TooLarge, explore
 
     rooted_problem = replace(query.problem, initial_state=query.state)
     try:
-        listed_model = explore(rooted_problem, most_states=LISTED, deadline=deadline)
+        listed_model = explore(
+            rooted_problem, most_states=LISTED, watch=Watch(seconds=seconds)
+        )
     except TooLarge:
         refuse_unbounded(
             query.problem, f"auto, beyond {LISTED:,} states or the time to list them,"

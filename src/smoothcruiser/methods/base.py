@@ -26,7 +26,6 @@ import numpy as np
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import Interrupted, InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estimate
-from smoothcruiser.jit.interrupts import count_stop
 from smoothcruiser.jit.random import Key
 from smoothcruiser.problem.action_sampler import refuse_sampled
 from smoothcruiser.problem.declaration_checks import (
@@ -38,6 +37,7 @@ from smoothcruiser.progress import Phases, finish, show_bar
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.shapes import Count
+from smoothcruiser.run_control.stop_requests import count_stop
 
 if TYPE_CHECKING:
     from smoothcruiser.store import StoredRun

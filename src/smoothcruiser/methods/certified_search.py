@@ -18,7 +18,6 @@ from smoothcruiser.errors import (
     WorkersLost,
 )
 from smoothcruiser.estimate import Estimate, unsampled_estimate
-from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Forecast,
@@ -32,6 +31,7 @@ from smoothcruiser.problem.model.known_outcomes import check_ends, has_rows, kno
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import skip_last_report
 from smoothcruiser.query import DEFAULT_DELTA, Compute, Query
+from smoothcruiser.run_control.stop_requests import stoppable_run
 from smoothcruiser.states.identity import check_recognizable
 
 if TYPE_CHECKING:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.estimate import Estimate, unsampled_estimate
-from smoothcruiser.jit.interrupts import StopRequest, stoppable_run
 from smoothcruiser.methods.base import (
     BY_HAND,
     SAID_STOP,
@@ -22,6 +20,7 @@ from smoothcruiser.problem.declaration_checks import is_undiscounted
 from smoothcruiser.problem.model.known_outcomes import check_model
 from smoothcruiser.progress import skip_last_report
 from smoothcruiser.query import Query, nearest_to_zero
+from smoothcruiser.run_control.stop_requests import StopRequest, stoppable_run
 
 if TYPE_CHECKING:
     from smoothcruiser.exact.reachable import KnownModel
@@ -83,25 +82,21 @@ class PreparedSolution(Prepared):
             return self._solve_within(hold)
 
     def _solve_within(self, hold: StopRequest) -> Estimate:
+        from smoothcruiser.exact.model import Watch
         from smoothcruiser.exact.proof import broken_claims
         from smoothcruiser.exact.reachable import TooLarge, known_model
         from smoothcruiser.exact.solution import exact_estimate
         from smoothcruiser.exact.solver import solve_model
-        from smoothcruiser.exact.solver_clock import Watch
 
         start_time = time.perf_counter()
         problem, state = self.query.problem, self.query.place
-        time_limit = self.query.limits.seconds
-        deadline = math.inf if time_limit is None else start_time + time_limit
-        solver_watch = Watch(self.query.progress, hold, deadline)
+        solver_watch = Watch(self.query.progress, hold, self.query.limits.seconds)
         if problem.tables is None:
             problem = replace(problem, initial_state=state)
 
         try:
             with hold.opened():
-                model = self.listed_model or known_model(
-                    problem, deadline, solver_watch
-                )
+                model = self.listed_model or known_model(problem, solver_watch)
         except (TooLarge, Interrupted, KeyboardInterrupt) as stop:
             # there are too many states for any time, or any total is possible
             if solver_watch() is None or is_undiscounted(problem):

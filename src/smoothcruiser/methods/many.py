@@ -44,7 +44,6 @@ from smoothcruiser.estimate import (
     terminal_estimate,
     unsampled_estimate,
 )
-from smoothcruiser.jit.interrupts import Stopwatch, current_stops, stoppable
 from smoothcruiser.methods.base import (
     BY_HAND,
     DEFAULT_BUDGET,
@@ -68,7 +67,10 @@ from smoothcruiser.progress import (
     show_bar,
     time_left,
 )
-from smoothcruiser.query import Limits, Promise, Query, check_delta
+from smoothcruiser.query import Promise, Query, check_delta
+from smoothcruiser.run_control.clock import Clock
+from smoothcruiser.run_control.control import Limits
+from smoothcruiser.run_control.stop_requests import current_stops, stoppable
 from smoothcruiser.schedule.number_text import short
 from smoothcruiser.states.identity import identical
 
@@ -92,7 +94,7 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
 
 
 def _plan_states(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
-    watch = Stopwatch()
+    watch = Clock()
     if query.compute.store is not None:
         raise InvalidInput(
             "plan_many keeps nothing in a store; drop store=, or save the "
@@ -154,7 +156,7 @@ def _answers(
     state_query: Query,
     ready: Prepared,
     open_states: dict[int, Any],
-    watch: Stopwatch,
+    watch: Clock,
 ) -> dict[int, Estimate]:
     """The answers at ``open_states``, by the parts of the preparation for one.
 
@@ -215,7 +217,7 @@ def _request_for_all(
     return replace(part_query, promise=promise, limits=query.limits)
 
 
-def _part_deadline(query: Query, watch: Stopwatch, is_last: bool) -> float:
+def _part_deadline(query: Query, watch: Clock, is_last: bool) -> float:
     """The time on ``watch`` at which a part ends: the last one has all of it."""
     time_limit, now = query.limits.seconds, watch.elapsed()
     if time_limit is None:
@@ -351,7 +353,7 @@ class ManyStatesRun:
     query: Query  # about all states, where they share
     ready: Prepared  # for one of them, where nothing is shared
     places: list[Any]
-    watch: Stopwatch  # of the whole request: compiling does not count
+    watch: Clock  # of the whole request: compiling does not count
     calls: int | None  # at the most, of all
     until: float  # the time on ``watch`` when time is up
     progress: Callback | None

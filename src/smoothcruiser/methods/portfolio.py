@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.estimate import Estimate, Interval
-from smoothcruiser.jit.interrupts import Stopwatch, count_stop, pause_stopwatch
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, UnstartedAnswer
 from smoothcruiser.methods.certified_search import PreparedSearch, ask, memory_of
 from smoothcruiser.methods.schedule_run import combine_estimates, intersect_intervals
@@ -28,6 +27,8 @@ from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of
 from smoothcruiser.records.json_shapes import DataclassShape
 from smoothcruiser.records.shapes import Count, Schema
+from smoothcruiser.run_control.clock import LEAST_SECONDS, Clock, pause_clock
+from smoothcruiser.run_control.stop_requests import count_stop
 from smoothcruiser.schedule.number_text import duration, rate, short
 from smoothcruiser.schedule.schedule import Level
 
@@ -347,11 +348,11 @@ class Race(DecidedRun):
 
     def answer_in_time(self) -> Estimate:
         """The Estimate of the one that keeps the promise, or of both together."""
-        watch = Stopwatch()
-        search, time_limit = self.search, self.query.limits.seconds
-        if time_limit is not None:
-            search = _with_seconds(search, max(1e-3, 0.5 * (time_limit - self.spent)))
-        with pause_stopwatch():  # it loads modules
+        watch = Clock(self.query.limits.seconds, self.spent)
+        search = self.search
+        if watch.is_limited:
+            search = _with_seconds(search, max(LEAST_SECONDS, 0.5 * watch.left()))
+        with pause_clock():  # it loads modules
             memory = memory_of(search.query, self.search.method.bound)
         progress = add_earlier_work(self.query.progress, self.looked)
         judge = _Judge(replace(search.query, progress=progress), memory)
@@ -363,7 +364,7 @@ class Race(DecidedRun):
             if not is_stopped and self._leads(search_estimate):
                 longer_estimate = memory.go_on(
                     budget=self._calls_left(),
-                    seconds=self._seconds_left(watch),
+                    seconds=watch.remaining(),
                     callback=progress,
                 )
                 search_estimate = replace(
@@ -378,8 +379,8 @@ class Race(DecidedRun):
         if is_stopped or self._is_enough(search_estimate, watch):
             return self.annotated(self._with_full_delta(search_estimate))
         scheduling = self.schedule
-        if time_limit is not None:
-            scheduling = _with_seconds(scheduling, self._seconds_left(watch))
+        if watch.is_limited:
+            scheduling = _with_seconds(scheduling, watch.remaining())
         progress = add_earlier_work(
             progress,
             search_estimate.num_calls,
@@ -415,24 +416,14 @@ class Race(DecidedRun):
             and reached_width <= self.schedule.explanation.epsilon
         )
 
-    def _seconds_left(self, watch: Stopwatch) -> float | None:
-        """The seconds that are left, by ``watch`` since the answer was begun."""
-        time_limit = self.query.limits.seconds
-        if time_limit is None:
-            return None
-        return max(1e-3, time_limit - self.spent - watch.elapsed())
-
-    def _is_enough(self, estimate: Estimate, watch: Stopwatch) -> bool:
+    def _is_enough(self, estimate: Estimate, watch: Clock) -> bool:
         """Whether the promise is kept, or the time over."""
         requested_epsilon, reached_width = self.query.promise.epsilon, estimate.epsilon
         if reached_width is None:
             reached_width = math.inf
         if requested_epsilon is not None and reached_width <= requested_epsilon:
             return True
-        seconds_left = self._seconds_left(watch)
-        if seconds_left is None:
-            return False
-        return seconds_left <= 0.05 * (self.query.limits.seconds or 0.0)
+        return watch.is_limited and watch.left() <= 0.05 * watch.limit
 
     def _with_full_delta(self, estimate: Estimate) -> Estimate:
         """The search's answer with the delta of the whole race."""

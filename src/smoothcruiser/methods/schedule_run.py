@@ -21,11 +21,11 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle
 from smoothcruiser.errors import Interrupted, InvalidInput, StoreError, WorkersLost
 from smoothcruiser.estimate import (
     Certificate,
@@ -36,17 +36,19 @@ from smoothcruiser.estimate import (
     error_if_near,
     not_excluded,
 )
-from smoothcruiser.jit.interrupts import (
-    Stopwatch,
-    count_stop,
-    stoppable,
-    tell_at_the_end,
-)
 from smoothcruiser.methods.schedule_within_limits import FittedSchedule
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Phase, Phases
 from smoothcruiser.query import Compute, Query
+from smoothcruiser.run_control.call_seconds import Breaker, calls_the_oracle
+from smoothcruiser.run_control.clock import Clock, pause_clock
+from smoothcruiser.run_control.control import Control, StopReason
+from smoothcruiser.run_control.stop_requests import (
+    count_stop,
+    stoppable,
+    tell_at_the_end,
+)
 from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -65,8 +67,6 @@ log = logging.getLogger(__name__)
 LOOK_SHARE = 0.05
 REPLAYED_CALLS = 1000  # of a stored run, at least, when it is resumed
 LAST_LOOK_SECONDS = 0.2  # for the one after a run that was stopped by hand
-# How long after its time limit a call that is under way is ended.
-GRACE_SHARE, GRACE_SECONDS = 0.05, 0.2
 
 
 def start_run(
@@ -188,10 +188,12 @@ def _sample_shards(
     from smoothcruiser.engines.run import Alarm, cause_of
     from smoothcruiser.engines.run import run_schedule as run_shards
 
-    clock = _Clock(query.limits.seconds, chosen.seconds)
+    control = Control(query.limits, spent=chosen.seconds)
+    clock, time_limit = control.clock, query.limits.seconds
+    look_share = None if time_limit is None else LOOK_SHARE * time_limit
     executor = choose(query.problem, query.compute)
     pool, alarm, outcome = None, Alarm(), None
-    num_repeated, phases = 0, Phases(query.progress)
+    num_repeated, phases, seconds_before = 0, Phases(query.progress), 0.0
     earlier_calls = sum(part.calls for part in ledger.parts.values())
 
     def begin(phase: Phase) -> None:
@@ -202,26 +204,29 @@ def _sample_shards(
         try:
             if chosen.pressed:
                 raise KeyboardInterrupt
-            if clock.seconds is not None and executor.pool is not None:
-                breaker.arm(clock.left() + clock.grace)
+            if time_limit is not None and executor.pool is not None:
+                breaker.arm(clock.left() + control.grace)
             begin("compiling" if executor.pool is None else "starting")
-            opening_time = time.perf_counter()
-            pool = _open_workers(opened, job, query.compute)
-            clock.put_off(opening_time, here=executor.pool is None)
-            if clock.seconds is not None:
+            # an engine here is loaded; workers elsewhere are waited for
+            with pause_clock() if executor.pool is None else nullcontext():
+                pool = _open_workers(opened, job, query.compute)
+            seconds_before = clock.compile_seconds()
+            if time_limit is not None:
                 alarm.set(pool.stop, clock.left())
-                breaker.arm(clock.left() + clock.grace)
-            if clock.left() <= 0.0:  # nothing is begun that would only be ended
+                breaker.arm(clock.left() + control.grace)
+            if (
+                control.check() is not None
+            ):  # nothing is begun that would only be ended
                 raise Interrupted("The time was over before the first call.")
             looked_at = time.perf_counter()
             if chosen.inspects:
                 begin("inspecting")
-                _inspect_first(pool, query.seed, clock.share, chosen.begun)
+                _inspect_first(pool, query.seed, look_share, chosen.begun)
             replay(pool, query.seed)
-            if clock.seconds is not None:  # leave time to do so after the run
+            if time_limit is not None:  # leave time to do so after the run
                 look_seconds = (time.perf_counter() - looked_at) / 2.0
                 alarm.set(
-                    pool.stop, clock.left() - min(look_seconds, clock.share or 0.0)
+                    pool.stop, clock.left() - min(look_seconds, look_share or 0.0)
                 )
             outcome = run_shards(
                 pool,
@@ -231,10 +236,10 @@ def _sample_shards(
                 listener=listener,
                 alarm=alarm,
                 room=chosen.room,
-                until=None if clock.seconds is None else clock.left,
+                until=None if time_limit is None else clock.left,
             )
-            if clock.left() > -clock.grace and chosen.inspects:
-                look_limit = clock.last_look(outcome)
+            if clock.left() > -control.grace and chosen.inspects:
+                look_limit = _last_look_seconds(clock, outcome.stopped)
                 _, num_repeated = pool.inspect(query.seed, look_limit)
         except (Interrupted, KeyboardInterrupt) as error:
             count_stop(error)
@@ -251,7 +256,8 @@ def _sample_shards(
     if pool is None:
         return outcome, RunRecord(executor.name)
     look_calls = pool.look_calls  # also of an inspection that was stopped
-    compile_seconds = pool.compile_seconds + chosen.compile_seconds + clock.still
+    compile_seconds = pool.compile_seconds + chosen.compile_seconds
+    compile_seconds += clock.compile_seconds() - seconds_before
     return outcome, RunRecord(
         pool.name, compile_seconds, look_calls, pool.seen(num_repeated)
     )
@@ -318,51 +324,12 @@ def _open_workers(opened: Open | None, job: Job, compute: Compute) -> Workers:
     return (opened or open_workers)(job, compute)
 
 
-class _Clock:
-    """The time limit of a run; the preparation took some of it."""
-
-    def __init__(self, seconds: float | None, spent: float) -> None:
-        self.seconds = seconds
-        self.end = time.perf_counter() + (
-            math.inf if seconds is None else seconds - spent
-        )
-        self.watch: Stopwatch | None = None  # runs once all is opened
-
-    @property
-    def share(self) -> float | None:
-        """The seconds for one inspection of the step."""
-        return None if self.seconds is None else LOOK_SHARE * self.seconds
-
-    @property
-    def grace(self) -> float:
-        """How long a call may last beyond the limit before it is ended."""
-        return GRACE_SHARE * (self.seconds or 0.0) + GRACE_SECONDS
-
-    def put_off(self, opening: float, *, here: bool) -> None:
-        """Do not count the time since ``opening`` of an engine ``here`` that loads.
-
-        Workers elsewhere are waited for.
-        """
-        self.end += time.perf_counter() - opening if here else 0.0
-        self.watch = Stopwatch()
-
-    def left(self) -> float:
-        """The seconds until the limit, below 0 after it; compiling puts it off."""
-        return self.end + self.still - time.perf_counter()
-
-    @property
-    def still(self) -> float:
-        """The seconds of compiling since all was opened."""
-        return 0.0 if self.watch is None else self.watch.stood_still()
-
-    def last_look(self, outcome: Outcome) -> float | None:
-        """The seconds for the inspection after the run; None is no limit."""
-        from smoothcruiser.engines.run import Cause
-
-        time_limit = max(0.0, self.left())
-        if outcome.stopped in (Cause.HAND, Cause.CALLBACK):
-            time_limit = min(time_limit, LAST_LOOK_SECONDS)
-        return None if time_limit == math.inf else time_limit
+def _last_look_seconds(clock: Clock, reason: StopReason | None) -> float | None:
+    """The seconds for the inspection after the run; None is no limit."""
+    time_limit = max(0.0, clock.left())
+    if reason in (StopReason.HAND, StopReason.CALLBACK):
+        time_limit = min(time_limit, LAST_LOOK_SECONDS)
+    return None if time_limit == math.inf else time_limit
 
 
 def combine_estimates(

@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from smoothcruiser.engines.shards import CALLS_PER_SHARD
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, Unpayable
-from smoothcruiser.jit.interrupts import Stopwatch, pause_stopwatch
 from smoothcruiser.query import Query
+from smoothcruiser.run_control.clock import Clock, pause_clock
 from smoothcruiser.schedule.number_text import power_of_ten, short
 from smoothcruiser.schedule.reach import (
-    Clock,
     OutOfReach,
     OutOfTime,
     check_patience,
@@ -41,8 +40,8 @@ from smoothcruiser.theory.least_price import least_price
 if TYPE_CHECKING:
     from smoothcruiser.engines.calibrate import Speed
     from smoothcruiser.engines.pilot import FirstSamples
-    from smoothcruiser.engines.watchdog import Breaker
     from smoothcruiser.engines.worker_reuse import TimedWorkers
+    from smoothcruiser.run_control.call_seconds import Breaker
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
 SHARE = 0.05  # of the calls, to measure the simulator
@@ -119,7 +118,7 @@ def fit_schedule(method: ScheduleMaker, query: Query) -> FittedSchedule:
     something, and for problems that no limit could change.
     """
     limits = query.limits
-    watch = None if limits.seconds is None else Stopwatch()
+    clock = Clock(limits.seconds)
     if not query.promise.asked and not (limits.calls or limits.seconds):
         raise InvalidInput(
             "This method needs epsilon, the half-width of the promised interval "
@@ -129,7 +128,7 @@ def fit_schedule(method: ScheduleMaker, query: Query) -> FittedSchedule:
     look_calls = query.problem.inspection_calls
     if limits.calls is None and limits.seconds is None:
         return FittedSchedule(schedule=method.schedule(query), looks=look_calls)
-    requested_schedule, price_text = _requested_schedule(method, query, watch)
+    requested_schedule, price_text = _requested_schedule(method, query, clock)
     budget: float = math.inf
     if limits.calls is not None:
         budget = limits.calls - (look_calls if _inspects(query) else 0)
@@ -139,7 +138,7 @@ def fit_schedule(method: ScheduleMaker, query: Query) -> FittedSchedule:
         budget -= pace.calls
     try:
         return _within(
-            method, query, requested_schedule, price_text, budget, pace, watch
+            method, query, requested_schedule, price_text, budget, pace, clock
         )
     except (KeyboardInterrupt, SmoothcruiserError) as stop:  # they were made
         stop.calls = pace.calls  # type: ignore[union-attr]
@@ -153,15 +152,11 @@ def _within(
     price_text: str,
     budget: float,
     pace: _Pace,
-    watch: Stopwatch | None,
+    clock: Clock,
 ) -> FittedSchedule:
-    """The schedule for so many calls, and for the time by ``watch`` that is left."""
+    """The schedule for so many calls, and for the time by ``clock`` that is left."""
     limits = query.limits
-
-    def elapsed_seconds() -> float:
-        return 0.0 if watch is None else watch.elapsed()
-
-    in_time = pace.calls_in(query, elapsed_seconds())
+    in_time = pace.calls_in(clock)
     schedule = requested_schedule
     notes: tuple[str, ...] = ()
     wanted_width = num_shards = None
@@ -170,7 +165,7 @@ def _within(
     ):
         is_quick = in_time < budget
         max_calls = min(budget, in_time)
-        schedule = _payable(method, query, max_calls, is_quick, elapsed_seconds)
+        schedule = _payable(method, query, max_calls, is_quick, clock)
         limit_text = (
             f"the {limits.seconds:.3g} s allowed"
             if is_quick
@@ -191,7 +186,7 @@ def _within(
         shards=num_shards,
         room=math.inf if schedule.num_calls <= budget else budget,
         calls=pace.calls,
-        seconds=elapsed_seconds(),
+        seconds=clock.elapsed(),
         pressed=pace.pressed,
         compile_seconds=pace.compile_seconds,
         looks=query.problem.inspection_calls,
@@ -250,7 +245,7 @@ def _to_measure(budget: float, requested_schedule: Schedule | None) -> float:
 
 
 def _requested_schedule(
-    method: ScheduleMaker, query: Query, watch: Stopwatch | None
+    method: ScheduleMaker, query: Query, clock: Clock
 ) -> tuple[Schedule | None, str]:
     """The schedule for the requested epsilon, if there is one, and its price."""
     promise, call_limit = query.promise, query.limits.calls
@@ -263,7 +258,7 @@ def _requested_schedule(
         if price_floor.log_calls > math.log(call_limit):
             return None, f"at least {power_of_ten(price_floor.log_calls)} calls"
     try:
-        with _choice_time(query, None if watch is None else watch.elapsed):
+        with _choice_time(clock):
             schedule = method.schedule(query)
     except OutOfReach as error:
         return None, f"at least {power_of_ten(error.log_calls)} calls"
@@ -276,12 +271,12 @@ def _requested_schedule(
 
 
 def _choice_time(
-    query: Query, clock: Clock | None, share: float = CHOICE_SHARE
+    clock: Clock, share: float = CHOICE_SHARE
 ) -> AbstractContextManager[None]:
     """A search for schedules ends when it has taken ``share`` of ``seconds=``."""
-    if clock is None or query.limits.seconds is None:
+    if not clock.is_limited:
         return nullcontext()
-    return patience(clock() + share * query.limits.seconds, clock)
+    return patience(clock.elapsed() + share * clock.limit, clock.elapsed)
 
 
 def _payable(
@@ -308,7 +303,7 @@ def _payable(
         return widest_schedule
     for share in (CHOICE_SHARE, LONGEST_SHARE - CHOICE_SHARE):
         try:
-            with _choice_time(query, clock, share):
+            with _choice_time(clock, share):
                 best_schedule = method.payable(
                     query, int(min(calls, MOST_CALLS)), quick
                 )
@@ -387,12 +382,11 @@ class _Pace:
     pressed: bool = False
     opened: TimedWorkers | None = None  # workers elsewhere that are ready
 
-    def calls_in(self, query: Query, spent: float) -> float:
-        """The calls for which there is time; ``spent`` are seconds so far."""
-        if query.limits.seconds is None or self.rate is None:
+    def calls_in(self, clock: Clock) -> float:
+        """The calls for which there is time."""
+        if not clock.is_limited or self.rate is None:
             return math.inf
-        seconds_left = query.limits.seconds - spent
-        return MARGIN * self.rate * self.workers * max(0.0, seconds_left)
+        return MARGIN * self.rate * self.workers * max(0.0, clock.left())
 
 
 def _measure_pace(query: Query, most_calls: float) -> _Pace:
@@ -401,10 +395,10 @@ def _measure_pace(query: Query, most_calls: float) -> _Pace:
     It is not known where there is no call to measure it: then the clock alone ends the
     run.
     """
-    with pause_stopwatch():  # they load Numba
+    with pause_clock():  # they load Numba
         from smoothcruiser.engines.pools.base import check_workers
         from smoothcruiser.engines.registry import choose
-        from smoothcruiser.engines.watchdog import Breaker
+        from smoothcruiser.run_control.call_seconds import Breaker
 
     time_limit = query.limits.seconds
     assert time_limit is not None
@@ -439,7 +433,7 @@ def _speed_here(
     query: Query, executor: str, most_calls: float, breaker: Breaker
 ) -> tuple[Speed, None]:
     """The speed of an engine in this process."""
-    with pause_stopwatch():
+    with pause_clock():
         from smoothcruiser.engines.calibrate import calls_per_second
 
     time_limit = query.limits.seconds or 0.0
@@ -461,7 +455,7 @@ def _speed_elsewhere(
 
     Starting them is part of the time limit.
     """
-    with pause_stopwatch():
+    with pause_clock():
         from smoothcruiser.engines.calibrate import timing_job
         from smoothcruiser.engines.registry import open_workers
         from smoothcruiser.engines.worker_reuse import TimedWorkers, time_worker

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.estimate import Estimate, terminal_estimate
-from smoothcruiser.jit.interrupts import Stopwatch, pause_stopwatch
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Method,
@@ -35,6 +34,7 @@ from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import finish, show_bar
 from smoothcruiser.query import Compute, PlanKeywords, Query
+from smoothcruiser.run_control.clock import Clock, pause_clock
 from smoothcruiser.schedule.number_text import short
 from smoothcruiser.schedule.reach import OutOfReach
 from smoothcruiser.schedule.schedule import Schedule
@@ -427,14 +427,14 @@ class ScheduleSession(Session):
     def answer_query(self, query: Query) -> Estimate:  # noqa: D102
         ready = self._similar_schedule(query)
         if ready is None:
-            watch = Stopwatch()
-            with pause_stopwatch():
+            watch = Clock()
+            with pause_clock():
                 preparation = prepare_answer(self.method, query)
             if not isinstance(preparation, PreparedSchedule):
                 return preparation.answer()
             self.keep(query, ready := preparation)
             if ready.fitted is not None:
-                compile_seconds = watch.stood_still()
+                compile_seconds = watch.compile_seconds()
                 fitted = replace(ready.fitted, compile_seconds=compile_seconds)
                 ready = replace(ready, fitted=fitted)
         state_query = ready.query.at(query.state, query.seed)

@@ -15,7 +15,7 @@ and one delta, for all decisions (with a horizon each decision has its own); whe
 ``auto`` would run a schedule after it, the search has all the time.
 
 Preparing once counts against the seconds of no decision, like compiling
-(``jit.interrupts``). Without a time limit ``auto`` chooses at every state, as ``plan``
+(``run_control``). Without a time limit ``auto`` chooses at every state, as ``plan``
 does.
 """
 
@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.jit.interrupts import Stopwatch, pause_stopwatch
 from smoothcruiser.methods import METHODS
 from smoothcruiser.methods.base import Prepared, Session, prepare_answer
 from smoothcruiser.methods.portfolio import (
@@ -46,6 +45,7 @@ from smoothcruiser.problem.arguments import check_keywords, is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback
 from smoothcruiser.query import ComputeKeywords, Query
+from smoothcruiser.run_control.clock import Clock, pause_clock
 
 if TYPE_CHECKING:
     from smoothcruiser.store import StoredRun
@@ -148,17 +148,17 @@ class AutoSession(Session):
     def answer_query(self, query: Query) -> Estimate:  # noqa: D102
         if query.limits.seconds is None:
             return super().answer_query(query)
-        look_calls, watch = 0, Stopwatch()
+        look_calls, watch = 0, Clock()
         choice_words: tuple[str, ...] = ()
         if self._inner is None:
-            with pause_stopwatch():
+            with pause_clock():
                 ready = self._choose_once(query)
                 self._inner = self._session(ready)
             if self._inner is None:
                 return ready.answer()
             look_calls, choice_words = ready.looked, choice_notes(ready)
             self._notes = ready.notes
-        compile_seconds = watch.stood_still()
+        compile_seconds = watch.compile_seconds()
         if look_calls and query.limits.calls is not None:  # the look was paid for
             calls_left = max(1, query.limits.calls - look_calls)
             query = replace(query, limits=replace(query.limits, calls=calls_left))

@@ -30,12 +30,6 @@ from smoothcruiser.estimate import (
     estimate_subject,
     unsampled_estimate,
 )
-from smoothcruiser.jit.interrupts import (
-    StopRequest,
-    Stopwatch,
-    pause_stopwatch,
-    stoppable_run,
-)
 from smoothcruiser.methods.base import (
     BY_HAND,
     SAID_STOP,
@@ -45,7 +39,10 @@ from smoothcruiser.methods.base import (
     Session,
 )
 from smoothcruiser.progress import Callback, Phases, add_earlier_work
-from smoothcruiser.query import Limits, Query
+from smoothcruiser.query import Query
+from smoothcruiser.run_control.clock import Clock, pause_clock
+from smoothcruiser.run_control.control import Limits
+from smoothcruiser.run_control.stop_requests import StopRequest, stoppable_run
 from smoothcruiser.tree.proofs import check_solvable
 from smoothcruiser.tree.search_rules import UCT, Search
 from smoothcruiser.tree.search_setting import Growth
@@ -215,19 +212,20 @@ class PreparedTree(Prepared):
 
     def _run_search(self, hold: StopRequest) -> Estimate:
         query = self.query
-        phases, watch = Phases(query.progress, hold), Stopwatch()
+        phases = Phases(query.progress, hold)
+        watch = Clock(query.limits.seconds)
         if phases.begin("compiling"):
             stop_reason = SAID_STOP if phases.refused else BY_HAND
             return _answer_without_tree(self.method, query, stop_reason)
         tree = _plant_tree(self.method, query)
         try:
             estimate = self._grow_and_answer(tree, hold, watch)
-            return replace(estimate, compile_seconds=watch.stood_still())
+            return replace(estimate, compile_seconds=watch.compile_seconds())
         finally:
             tree.close()
 
     def _grow_and_answer(
-        self, tree: Tree, hold: StopRequest, watch: Stopwatch
+        self, tree: Tree, hold: StopRequest, watch: Clock
     ) -> Estimate:
         """The answer of a tree that was planted and is grown now."""
         query, certify = self.query, self.method.certify
@@ -241,9 +239,7 @@ class PreparedTree(Prepared):
         except KeyboardInterrupt as stop:
             estimate = _answer_without_tree(self.method, query, BY_HAND)
             return replace(estimate, num_calls=getattr(stop, "calls", 0))
-        seconds_left = (
-            None if time_limit is None else max(1e-3, time_limit - watch.elapsed())
-        )
+        seconds_left = watch.remaining()
         if seconds_left is not None and certify:
             seconds_left /= 2.0
         growth = Growth(
@@ -269,13 +265,11 @@ class PreparedTree(Prepared):
             rollout_calls = (
                 rollout_calls if budget is None else budget - tree.num_calls
             )
-            if time_limit is not None:
-                seconds_left = max(1e-3, time_limit - watch.elapsed())
             answer = certify_policy(
                 tree,
                 answer,
                 budget=rollout_calls,
-                seconds=seconds_left,
+                seconds=watch.remaining(),
                 delta=query.promise.delta,
                 progress=add_earlier_work(
                     query.progress, tree.num_calls, tree.seconds
@@ -402,7 +396,7 @@ def _with_reward_bounds(tree: Tree, answer: Estimate) -> Estimate:
 
 def _plant_tree(method: TreeSearch, query: Query) -> Tree:
     """A tree with its root; loading and compiling its machine is not counted."""
-    with pause_stopwatch():
+    with pause_clock():
         from smoothcruiser.tree.tree import Tree
 
         compute = query.compute
@@ -441,7 +435,7 @@ class TreeSession(Session):
             pondering.end()
 
     def answer_query(self, query: Query) -> Estimate:  # noqa: D102
-        watch = Stopwatch()
+        watch = Clock(query.limits.seconds)
         self.wake()
         tree, is_fresh = self.tree, False
         ponder_calls = 0 if tree is None else tree.num_calls - self._counted
@@ -457,20 +451,17 @@ class TreeSession(Session):
             if tree is not None:
                 tree.close()
             tree, is_fresh = _plant_tree(self.method, query), True
-            with pause_stopwatch():
+            with pause_clock():
                 tree.warm()
         self.tree, self._move = tree, None
         calls_before = 0 if is_fresh else self._counted
         limits = query.limits
         if limits == Limits():
             limits = Limits(calls=DEFAULT_CALLS)
-        if limits.seconds is not None:
-            seconds_left = max(1e-3, limits.seconds - watch.elapsed())
-            limits = replace(limits, seconds=seconds_left)
         growth = Growth(
             simulations=limits.simulations,
             calls=limits.calls,
-            seconds=limits.seconds,
+            seconds=watch.remaining(),
             progress=query.progress,
         )
         tree.grow_by(growth)
@@ -486,7 +477,7 @@ class TreeSession(Session):
             estimate,
             num_calls=tree.num_calls - calls_before,
             seconds=watch.elapsed(),
-            compile_seconds=watch.stood_still(),
+            compile_seconds=watch.compile_seconds(),
         )
 
     def close(self) -> None:  # noqa: D102

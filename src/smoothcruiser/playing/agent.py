@@ -35,7 +35,6 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, estimate_subject
-from smoothcruiser.jit.interrupts import Stopwatch
 from smoothcruiser.jit.random import LOTS, Key
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import (
@@ -52,6 +51,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import LiveOracle
 from smoothcruiser.progress import finish, show_bar
 from smoothcruiser.query import KEYWORDS, Query
+from smoothcruiser.run_control.clock import Clock
 
 if TYPE_CHECKING:
     from smoothcruiser.evaluation.policy_reading import PolicyReading
@@ -61,7 +61,7 @@ EXPECTED = 20  # decisions that may follow, where there is no horizon
 LEAST = 1e-3  # seconds: a decision is made also when the time is over
 
 
-class Clock:
+class EpisodeClock:
     """The remaining part of ``seconds_total``, with a limit for each decision."""
 
     def __init__(
@@ -174,7 +174,9 @@ class Agent:
                 raise InvalidInput(
                     f"{self.method.name} takes no time limit; drop seconds_total."
                 )
-            self.clock = Clock(problem, seconds_total, self.query.limits.seconds)
+            self.clock = EpisodeClock(
+                problem, seconds_total, self.query.limits.seconds
+            )
         for option_name, option_value in (("sample", sample), ("ponder", ponder)):
             if not isinstance(option_value, bool):
                 raise InvalidInput(
@@ -233,7 +235,7 @@ class Agent:
                 f"The episode is over at state {state!r}: there is nothing to do."
             )
         progress = self.query.progress
-        decision_watch = Stopwatch()
+        decision_watch = Clock()
         self.session.wake()
         if self.clock is not None:
             decision_limits = replace(

@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import Interrupted, InvalidInput
-from smoothcruiser.jit.interrupts import current_stops, stoppable
 from smoothcruiser.jit.random import Key
 from smoothcruiser.playing.agent import Agent, as_player, is_policy
 from smoothcruiser.problem.arguments import check_seed
@@ -37,6 +36,7 @@ from smoothcruiser.progress import (
 )
 from smoothcruiser.query import named_keywords
 from smoothcruiser.records.data import Data
+from smoothcruiser.run_control.stop_requests import current_stops, stoppable
 
 NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
 MOST_STEPS = 1000  # limit of an episode that only a terminal state ends

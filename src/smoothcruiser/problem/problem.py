@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
-from smoothcruiser.jit.build import is_compiled
+from smoothcruiser.jit.build import hear_stops_in, is_compiled
 from smoothcruiser.problem.action_sampler import (
     DEFAULT_ACTIONS,
     Numbering,
@@ -96,6 +96,9 @@ class Problem(Declared, ProblemFields, Shown):
         check_functions(self)
         check_sampler(self)
         number_actions(self)
+        if self.tables is None:
+            player = getattr(self, "player", None)
+            hear_stops_in(self.oracle, self.legal, self.terminal, player)
         # legal, terminal and player of a batched step are functions of arrays too
         if isinstance(self.oracle, Batched):
             for name in ("legal", "terminal", "player"):

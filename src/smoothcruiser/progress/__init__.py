@@ -20,7 +20,7 @@ from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.interrupts import StopRequest, stoppable_run
+from smoothcruiser.run_control.stop_requests import StopRequest, stoppable_run
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from smoothcruiser.errors import SmoothcruiserError, Unpayable
-from smoothcruiser.jit.interrupts import Stopwatch
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.run_control.clock import Clock
 from smoothcruiser.schedule.compiler.optimizer import (
     ALL_KINDS,
     affordable_epsilon,
@@ -102,7 +102,7 @@ def list_alternatives(
 
     One that is not found within ``OFFER_SECONDS`` is left out.
     """
-    with patience(OFFER_SECONDS, Stopwatch().elapsed):
+    with patience(OFFER_SECONDS, Clock().elapsed):
         return _offers(facts, schedule, budget)
 
 

@@ -31,7 +31,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from smoothcruiser.engines.pools.base import Pool
-from smoothcruiser.jit.interrupts import StopRequest
+from smoothcruiser.run_control.clock import Clock
+from smoothcruiser.run_control.stop_requests import StopRequest
 from smoothcruiser.tree.kernels.plain_tree import PlainTree
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.search_numbers import MEAN, PARENT_PRIOR, VISITS_PRIOR
@@ -130,7 +131,7 @@ class Forest:
         self.pool: Pool | None = None
         self.name = trees[0].name
         self.compile_seconds = sum(tree.compile_seconds for tree in trees)
-        self.until: float | None = None  # when growth has to end, of perf_counter
+        self.clock = Clock()  # of the growth under way
         self.slice_seconds = LEAST_SECONDS if travels else 0.0
         self.least_slice = len(trees)  # calls: fewer would leave trees out
         self.extra_calls = 0  # calls that were made elsewhere
@@ -145,9 +146,7 @@ class Forest:
         It returns False where the calls were used up first.
         """
 
-        seconds = None
-        if self.until is not None:
-            seconds = max(1e-3, self.until - time.perf_counter())
+        seconds = self.clock.remaining()
         simulations_made, calls_made = zip(
             *(tree.counts[1:3] for tree in self.trees), strict=True
         )

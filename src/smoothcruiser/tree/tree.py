@@ -22,10 +22,8 @@ from typing import Any, Unpack
 
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.engines.inspection import look_once
-from smoothcruiser.engines.watchdog import warn_if_overdue
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, best_action, estimate_subject
-from smoothcruiser.jit.interrupts import Stopwatch, stoppable_run
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.arguments import check_seed, is_whole
@@ -34,6 +32,9 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, finish, show_bar
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.query import Compute, ComputeKeywords, check_problem
+from smoothcruiser.run_control.call_seconds import warn_if_overdue
+from smoothcruiser.run_control.control import Control, Limits, StopReason
+from smoothcruiser.run_control.stop_requests import stoppable_run
 from smoothcruiser.tree import proofs as proof
 from smoothcruiser.tree.forest import Forest
 from smoothcruiser.tree.node import Node
@@ -183,12 +184,9 @@ class Tree(Shown):
     def grow_by(self, growth: Growth) -> None:
         """Grow within limits that were checked, and report."""
         last_simulation, last_call = growth.start(self)
-        start_time, seconds, growth_watch = (
-            time.perf_counter(),
-            growth.seconds,
-            Stopwatch(),
-        )
-        with stoppable_run() as hold, warn_if_overdue(seconds):
+        start_time = time.perf_counter()
+        with stoppable_run() as hold, warn_if_overdue(growth.seconds):
+            control = Control(Limits(seconds=growth.seconds), hold, growth.phases)
             try:
                 with hold.opened():
                     if growth.begin(self):
@@ -203,9 +201,7 @@ class Tree(Shown):
                 self.backend.listen(hold)
                 plan_root(self, growth.simulations)
                 if isinstance(self.backend, Forest):
-                    self.backend.until = (
-                        None if seconds is None else start_time + seconds
-                    )
+                    self.backend.clock = control.clock
                 # calls between two checks of the clock and of Ctrl-C
                 slice_calls = self.backend.least_slice
                 while True:
@@ -232,12 +228,13 @@ class Tree(Shown):
                         or self.num_calls >= last_call
                         or (self.method.solve and self.backend.is_solved)
                         or nothing_left
-                        or slice_end - start_time - growth_watch.stood_still()
-                        >= (seconds or math.inf)
                     ):
                         break
-                    if hold.came:
+                    reason = control.check()
+                    if reason is StopReason.HAND:
                         raise KeyboardInterrupt
+                    if reason is not None:
+                        break
                     min_seconds = max(SLICE_SECONDS, self.backend.slice_seconds)
                     is_full = (
                         slice_calls >= FULL_SLICE

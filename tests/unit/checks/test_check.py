@@ -240,19 +240,19 @@ def test_a_price_that_is_too_high_comes_with_a_way_out():
 @pytest.mark.compiles
 def test_a_step_is_compiled_before_its_calls_are_timed(monkeypatch):
     """On a busy machine that takes longer than a call may."""
-    from smoothcruiser.engines import watchdog
+    from smoothcruiser.run_control import call_seconds
 
     @numba.njit
     def step(state, action, rng):
         return rng.random(), (state + action + 1) % 3
 
-    watched, compiled = watchdog.limit_call_seconds, []
+    watched, compiled = call_seconds.limit_call_seconds, []
 
     def noting(*arguments):
         compiled.append(len(step.signatures))
         return watched(*arguments)
 
-    monkeypatch.setattr(watchdog, "limit_call_seconds", noting)
+    monkeypatch.setattr(call_seconds, "limit_call_seconds", noting)
     assert sc.check(mdp(step)).ok
     assert compiled[0] == 1
     assert len(step.signatures) == 1  # and the calls use that one

@@ -9,10 +9,11 @@ from smoothcruiser.engines import workers
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.registry import make_engine
 from smoothcruiser.engines.root_scores import BINNED, BINS, Score
-from smoothcruiser.engines.run import Cause, Ledger, RootSums
+from smoothcruiser.engines.run import Ledger, RootSums
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.workers import Turns
 from smoothcruiser.errors import Interrupted
+from smoothcruiser.run_control.control import StopReason
 
 
 def part(draws, total):
@@ -37,7 +38,7 @@ def test_a_prefix_ends_at_the_first_shard_that_is_missing():
     ledger.add(Shard(0, 3, 6, 2), part(1, 9.0))  # of no use without its predecessor
     ledger.add(Shard(0, 2, 4, 2), part(1, 7.0))
     ledger.add(Shard(1, 0, 0, 2), part(1, 3.0))
-    found = ledger.stopped(Cause.HAND)
+    found = ledger.stopped(StopReason.HAND)
     known = found.tallies[0]
     assert (known.draws, known.total) == (5, 13.0)
     assert found.tallies[1].draws == 1

@@ -12,7 +12,7 @@ import pytest
 from exact_worlds import OPERATORS, random_arrays, walk
 
 import smoothcruiser as sc
-from smoothcruiser.exact.solver_clock import EXACT  # forces a form
+from smoothcruiser.exact.model import EXACT  # forces a form
 
 
 def worlds():

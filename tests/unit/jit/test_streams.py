@@ -18,9 +18,9 @@ from numba import njit
 from scipy import stats
 
 from smoothcruiser.jit.build import compile_function
-from smoothcruiser.jit.interrupts import stoppable_run
 from smoothcruiser.jit.random import streams
 from smoothcruiser.jit.random.streams import compile_unbroken, from_words, stream
+from smoothcruiser.run_control.stop_requests import stoppable_run
 
 pytestmark = pytest.mark.compiles
 

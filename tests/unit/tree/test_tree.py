@@ -36,16 +36,17 @@ def test_calls_are_counted_and_never_exceeded(executor):
 
 
 def test_seconds_and_progress(monkeypatch):
-    """A clock that moves by 1/8 s at each reading, read twice per slice: the
-    fourth slice ends at 1 s, and the three before it are reported, between the
-    beginning and the end.
+    """A clock that moves by 1/8 s at each reading, read three times per slice and once
+    before: the third slice ends after 1 s, and the two before it are reported, between
+    the beginning and the end.
     """
     tree, calls = sc.Tree(GARNET, method="ments"), []
     clock = SimpleNamespace(perf_counter=itertools.count(0.0, 0.125).__next__)
-    monkeypatch.setattr("smoothcruiser.tree.tree.time", clock)
+    for module in ("tree.tree", "run_control.clock"):
+        monkeypatch.setattr(f"smoothcruiser.{module}.time", clock)
     tree.grow(seconds=1.0, progress=lambda news: calls.append(news.calls))
-    assert calls == [0, 1, 2, 3, 4]
-    assert tree.num_calls == 4
+    assert calls == [0, 1, 2, 3]
+    assert tree.num_calls == 3
 
 
 def test_memory_is_bounded_and_the_search_goes_on():

@@ -20,12 +20,12 @@ from smoothcruiser.certified.sampling.model_rows import RowReader
 from smoothcruiser.certified.sampling.sampler import PythonSampler, Sampler
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.engines.registry import choose
-from smoothcruiser.engines.watchdog import waiting_until
 from smoothcruiser.jit.build import is_compiled
-from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.problem.model.known_outcomes import check_ends, has_rows
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Compute
+from smoothcruiser.run_control.call_seconds import end_calls_at
+from smoothcruiser.run_control.stop_requests import StopRequest
 
 
 def make_sampler(
@@ -79,7 +79,7 @@ def step_sampler(
     if executor.pool is not None:
         from smoothcruiser.certified.sampling.parallel import ParallelSampler
 
-        with hold.opened(), waiting_until(deadline):
+        with hold.opened(), end_calls_at(deadline):
             return ParallelSampler(problem, memory, seed, executor, compute)
     fast_sampler = None
     if compute.executor in (None, "compiled"):

@@ -53,8 +53,8 @@ from smoothcruiser.states.table import NumberStates
 if TYPE_CHECKING:
     from smoothcruiser.certified.search_memory import Memory
     from smoothcruiser.engines.inspection import Looks
-    from smoothcruiser.jit.interrupts import StopRequest
     from smoothcruiser.problem.problem import Problem
+    from smoothcruiser.run_control.stop_requests import StopRequest
 
 BLOCK = 4096  # rows that are entered together
 OVER = object()  # the next state of a call that ended the episode
@@ -171,7 +171,7 @@ class RowReader(Sampler):
         known_pairs = np.flatnonzero(g.pairs["total"][:num_pairs] > 0.0)
         earliest_end = time.perf_counter() + LEAST_SECONDS
         for pair in known_pairs[:: 1 + len(known_pairs) // READ_AGAIN]:
-            if time.perf_counter() > max(earliest_end, limits.deadline):
+            if time.perf_counter() > max(earliest_end, limits.control.deadline):
                 break
             pair_row = g.pairs[pair]
             row_end = pair_row["start"] + pair_row["length"]

@@ -27,7 +27,6 @@ from smoothcruiser.certified.query_limits import MemoryFull, QueryLimits
 from smoothcruiser.certified.sample_batches import Batch
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.errors import Interrupted, OracleError, SmoothcruiserError
-from smoothcruiser.jit.interrupts import StopRequest, TimeIsUp
 from smoothcruiser.jit.random import Key
 from smoothcruiser.problem.model.tabular import Bools, Ints
 from smoothcruiser.problem.problem import Problem
@@ -39,6 +38,7 @@ from smoothcruiser.problem.step_errors import (
     undeclared_end,
     unpack_answer,
 )
+from smoothcruiser.run_control.stop_requests import StopRequest, TimeIsUp
 from smoothcruiser.states.identity import is_fixed, is_unchanged
 from smoothcruiser.states.state_copies import Guard, copy_state, written_into
 from smoothcruiser.states.table_kernel import GOLDEN, mix_word

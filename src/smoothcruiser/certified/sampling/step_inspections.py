@@ -18,8 +18,8 @@ from typing import Any
 from smoothcruiser.certified.query_limits import QueryLimits
 from smoothcruiser.certified.sampling.sampler import Sampler
 from smoothcruiser.engines.inspection import LOOK_SECONDS, Looks, describe_inspections
-from smoothcruiser.engines.watchdog import end_calls_at
 from smoothcruiser.errors import Interrupted
+from smoothcruiser.run_control.call_seconds import end_calls_at
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
 # of the seconds: at most so much before the first sample, and after the last
@@ -45,10 +45,10 @@ class StepInspections:
         search goes on.
         """
         start_time = time.perf_counter()
-        seconds_share = BEFORE_SHARE * (limits.deadline - start_time)
+        seconds_share = BEFORE_SHARE * limits.control.clock.left()
         seconds = min(LOOK_SECONDS, max(LEAST_SECONDS, seconds_share))
         try:
-            with limits.hold.opened():
+            with limits.control.hold.opened():
                 num_calls, self.looked = sampler.look(
                     state, None, calls_left // INSPECTED_SHARE, seconds
                 )
@@ -83,13 +83,13 @@ class StepInspections:
         pairs = (self.looked or ())[: self._fewer]
         if self.looked is None or not pairs:
             return 0
-        num_calls, seconds_left = (
-            0,
-            max(LEAST_SECONDS, limits.deadline - time.perf_counter()),
-        )
+        num_calls, seconds_left = (0, max(LEAST_SECONDS, limits.control.clock.left()))
         if sampler.ready and self._each <= seconds_left:
             try:
-                with end_calls_at(limits.latest, limits.hold), limits.hold.opened():
+                with (
+                    end_calls_at(limits.control.latest, limits.control.hold),
+                    limits.control.hold.opened(),
+                ):
                     seconds = min(LOOK_SECONDS, seconds_left)
                     num_calls, _ = sampler.look(state, pairs, 0, seconds)
             except (KeyboardInterrupt, Interrupted) as stop:

@@ -321,7 +321,7 @@ def _restore(search: SearchState, data: bytes) -> None:
     soundness.check_graph(search, node_rows, pair_rows, entry_rows)
     _fill_graph(memory, node_rows, pair_rows, entry_rows)
     first_state = memory.states[1] if memory.num_nodes > 1 else search.problem.start()
-    search.prepare(first_state, make_limits(None, 1, None, None, "value", 0.0))
+    search.prepare(first_state, make_limits(None, 1, None, None, "value"))
     if search.loop is None:
         raise KeyboardInterrupt
     sampler, steering, region = (

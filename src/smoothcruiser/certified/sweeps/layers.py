@@ -192,7 +192,7 @@ class LayeredRegion(Region):
                 return
             if (
                 self._has_enough_stages()
-                or self.stop_reason(4.0 * seconds_spent) is not None
+                or self.stop_reason(seconds_needed=4.0 * seconds_spent) is not None
             ):
                 return
             self.depth = min(self.deepest, 2 * self.depth)
@@ -255,7 +255,10 @@ class LayeredRegion(Region):
                 return
             depth_before = self.depth
             self.unfinished = (
-                self.stop_reason(4.0 * (time.perf_counter() - start_time)) is not None
+                self.stop_reason(
+                    seconds_needed=4.0 * (time.perf_counter() - start_time)
+                )
+                is not None
             )
             if self.unfinished:
                 return

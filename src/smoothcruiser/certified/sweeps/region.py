@@ -280,7 +280,7 @@ class Sweeps:
         Where time is up before, the position says which sweep is next.
         ``pause`` is called between two sweeps.
         """
-        self.region.stop_reason = limits.stop_reason
+        self.region.stop_reason = limits.control.check
         while position.swept != SETTLED and position.swept < self.region.most_sweeps:
             if position.swept == CLOSING:
                 if self.region.closes and not self._close():
@@ -294,7 +294,7 @@ class Sweeps:
                     position.swept = SETTLED
                 elif closed <= self.region.little * width:
                     position.swept = CLOSING if self.region.closes else SETTLED
-                elif limits.stop_reason(self.seconds) is not None:
+                elif limits.control.check(seconds_needed=self.seconds) is not None:
                     return
             if pause is not None:
                 pause(position)
@@ -306,12 +306,12 @@ class Sweeps:
         satisfies width <= gamma width + radii + the move of the last sweep, so stopping
         here adds at most ``SWEPT`` of the goal.
         """
-        self.region.stop_reason = limits.stop_reason
+        self.region.stop_reason = limits.control.check
         self.region.list_reach()
         tune = SCAN
         while (
             self.end_reason(position, limits) is None
-            and limits.stop_reason(self.seconds) is None
+            and limits.control.check(seconds_needed=self.seconds) is None
         ):
             widths_before = self.region.widths
             self._sweep(tune)

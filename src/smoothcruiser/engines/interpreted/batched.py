@@ -41,7 +41,6 @@ from smoothcruiser.engines.interpreted.array_functions import (
 )
 from smoothcruiser.engines.root_scores import add_scores
 from smoothcruiser.engines.shards import Partial, Piece, Shard
-from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -61,6 +60,7 @@ from smoothcruiser.problem.step_errors import (
     too_few_legal,
     undeclared_end,
 )
+from smoothcruiser.run_control.call_seconds import calls_the_oracle
 from smoothcruiser.schedule.schedule import Kind
 
 RANDOMIZED = (Kind.RANDOM_PLUGIN, Kind.RANDOM_ROLLOUT)

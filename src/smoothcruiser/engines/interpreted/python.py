@@ -7,7 +7,7 @@ constant are one tight loop around the user's step, which stands here for the sa
 checks.
 
 This file decides nothing about values. It leaves out batches, processes, and
-oracles that hang (``engines.watchdog``).
+oracles that hang (``run_control.call_seconds``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from smoothcruiser.engines.compiled.schedule_table import (
 from smoothcruiser.engines.inspection import retyped_by
 from smoothcruiser.engines.root_scores import add_scores
 from smoothcruiser.engines.shards import Partial, Piece, Shard
-from smoothcruiser.engines.watchdog import calls_the_oracle, limit_call_seconds
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.jit.forms import bind_parts
 from smoothcruiser.jit.random.streams import Stream, from_words, stream
@@ -44,6 +43,7 @@ from smoothcruiser.problem.step_errors import (
     undeclared_end,
     unpack_answer,
 )
+from smoothcruiser.run_control.call_seconds import calls_the_oracle, limit_call_seconds
 from smoothcruiser.schedule.schedule import Kind
 from smoothcruiser.states.state_copies import Guard, copy_state
 

@@ -17,11 +17,11 @@ from smoothcruiser.engines.base import Job, not_run
 from smoothcruiser.engines.inspection import retyped_by
 from smoothcruiser.engines.root_scores import BINNED, LOGGED, WHOLE, Sums, bin_of
 from smoothcruiser.engines.shards import Partial, Piece, Shard
-from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.random.streams import Stream, stream
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.step_errors import call_oracle
+from smoothcruiser.run_control.call_seconds import calls_the_oracle
 from smoothcruiser.schedule.schedule import Kind, Level
 from smoothcruiser.states.state_copies import Guard, copy_state
 from smoothcruiser.theory.stopping import psi

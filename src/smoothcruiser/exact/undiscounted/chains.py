@@ -20,9 +20,8 @@ from functools import cached_property
 import numpy as np
 
 from smoothcruiser.errors import Unpayable
-from smoothcruiser.exact.model import PART_SECONDS
+from smoothcruiser.exact.model import EXACT, PART_SECONDS, Watch
 from smoothcruiser.exact.solution import UNIT
-from smoothcruiser.exact.solver_clock import EXACT, Watch
 from smoothcruiser.exact.undiscounted import graph_kernel
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
 

@@ -33,8 +33,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from smoothcruiser.exact.model import EXACT
 from smoothcruiser.exact.solution import UNIT
-from smoothcruiser.exact.solver_clock import EXACT
 from smoothcruiser.exact.undiscounted import graph_kernel
 from smoothcruiser.exact.undiscounted.chains import (
     Rows,

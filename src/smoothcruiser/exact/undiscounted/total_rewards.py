@@ -106,7 +106,7 @@ def solve_totals(
             f"tolerance={tolerance!r} cannot be proven here: rounding of float64 over "
             f"whole plays allows {bound:.3g}; ask for at least {2.0 * bound:.2g}."
         )
-    compile_seconds = work.over.compile_seconds
+    compile_seconds = work.over.clock.compile_seconds()
     elapsed = time.perf_counter() - start_time - compile_seconds
     return replace(solution, seconds=elapsed, compile_seconds=compile_seconds)
 

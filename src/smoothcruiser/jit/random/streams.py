@@ -38,8 +38,9 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.jit.interrupts import pause_stopwatch, unbroken
 from smoothcruiser.jit.random import collection_samplers, distributions
+from smoothcruiser.run_control.clock import pause_clock
+from smoothcruiser.run_control.stop_requests import unbroken
 
 __all__ = ["METHODS", "Stream", "from_words", "missing_method", "stream"]
 
@@ -430,7 +431,7 @@ _sampled = 0  # numbers by law of all streams
 def _compiled_law(name: str) -> Any:
     if name not in _compiled_laws:
         module = distributions if hasattr(distributions, name) else collection_samplers
-        with pause_stopwatch(), unbroken():  # Numba may be imported here
+        with pause_clock(), unbroken():  # Numba may be imported here
             from smoothcruiser.jit.random.stream_type import compile_law
 
             _compiled_laws[name] = compile_unbroken(compile_law(getattr(module, name)))

@@ -16,7 +16,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.problem.bounds import bounds_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import (
@@ -26,6 +25,7 @@ from smoothcruiser.problem.step_errors import (
     reward_outside,
     undeclared_end,
 )
+from smoothcruiser.run_control.stop_requests import StopRequest
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.rules_kernel import open_boxes
 from smoothcruiser.tree.node import Ends, Node, known_ends

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.engines.watchdog import limit_call_seconds
 from smoothcruiser.jit.forms import interpreted_form, view_memory
 from smoothcruiser.jit.random import LEAVES, Key
 from smoothcruiser.jit.random.streams import from_words, stream
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.run_control.call_seconds import limit_call_seconds
 from smoothcruiser.tree.kernels.kernel import (
     CALLS,
     CUT,

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from smoothcruiser.engines.watchdog import limit_call_seconds
 from smoothcruiser.jit.forms import interpreted_form, view_memory
-from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.run_control.call_seconds import limit_call_seconds
+from smoothcruiser.run_control.stop_requests import StopRequest
 from smoothcruiser.states.state_copies import lend_copy
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.array_tree import ArrayTree, TreeStart, needs_extras

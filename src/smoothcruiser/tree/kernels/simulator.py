@@ -11,7 +11,6 @@ from __future__ import annotations
 from marshal import dumps
 from typing import Any
 
-from smoothcruiser.jit.interrupts import StopRequest
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import Answer, call_oracle
@@ -21,6 +20,7 @@ from smoothcruiser.problem.wary_actions import (
     is_wary,
     make_wary,
 )
+from smoothcruiser.run_control.stop_requests import StopRequest
 from smoothcruiser.states.state_copies import Guard
 from smoothcruiser.tree.kernels.kernel import CALLS, EDGE
 from smoothcruiser.tree.pruning import KnownBounds

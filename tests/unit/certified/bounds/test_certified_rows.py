@@ -17,6 +17,7 @@ import smoothcruiser as sc
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import TooLarge, explore, solve
+from smoothcruiser.exact.model import Watch
 
 
 def never(state: Any, action: int, rng: Any) -> Any:
@@ -260,7 +261,7 @@ def test_exploring_stops_at_a_limit_of_its_own() -> None:
         explore(problem(), most_states=40)
     assert found.value.states == 40
     with pytest.raises(TooLarge, match="time was up"):
-        explore(problem(), deadline=-math.inf)
+        explore(problem(), watch=Watch(seconds=-1.0))
     assert len(explore(problem(), most_states=61).states or ()) == 61
 
 

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.scale import slow_oracle
 
 import smoothcruiser as sc
-from smoothcruiser.certified.sampling import sampler as certified_sampling
+from smoothcruiser.certified.sampling import compiled_sampler as certified_sampling
 
 pytestmark = pytest.mark.compiles
 

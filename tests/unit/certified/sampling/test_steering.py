@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from worlds import mdp
@@ -24,7 +22,7 @@ def test_pairs_that_have_enough_wait_for_those_that_lag_behind():
     steer, g, root = search.loop.steering, search.memory.graph, search.position.root
     search.region.list_reach()
     size = search.memory.num_pairs
-    limits = make_limits(0.3, None, None, None, "value", time.perf_counter())
+    limits = make_limits(0.3, None, None, None, "value")
     g.pairs["total"][:size], g.pairs["gain"][:size] = 100.0, 1e-6
     usual = steer._floor(root, limits)
     width = 2.0 * search.memory.half_width(root, "value")
@@ -32,7 +30,7 @@ def test_pairs_that_have_enough_wait_for_those_that_lag_behind():
     g.pairs["gain"][0] = 1.0  # one that needs far more than it can get at once
     roots = 100.0 * (1e-3 * (size - 1) + 1.0)
     assert steer._floor(root, limits) == pytest.approx(max(usual, (0.6 / roots) ** 2))
-    no_goal = make_limits(None, 10, None, None, "value", time.perf_counter())
+    no_goal = make_limits(None, 10, None, None, "value")
     assert steer._floor(root, no_goal) == usual
 
 

@@ -65,7 +65,7 @@ def test_the_walk_over_poles_ends_at_the_best():
     memory.query(budget=3_000, progress=lambda told: told.calls < 2_000)
     memory.position.swept = 0
     memory.loop.sweeps.settle(
-        memory.position, make_limits(None, 1, None, None, "value", 0.0)
+        memory.position, make_limits(None, 1, None, None, "value")
     )
     before = memory.memory.graph.pairs[: memory.memory.num_pairs].copy()
     memory.region.sweep(SCAN)

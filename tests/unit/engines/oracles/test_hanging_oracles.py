@@ -9,7 +9,7 @@ import pytest
 from worlds import COMMON, PROMISE, walk
 
 import smoothcruiser as sc
-from smoothcruiser.engines import watchdog
+from smoothcruiser.run_control import call_seconds
 
 pytestmark = pytest.mark.compiles
 
@@ -80,7 +80,7 @@ def test_a_time_limit_that_is_none_is_refused(limit):
 
 def test_a_search_that_runs_past_its_limit_says_so(monkeypatch):
     """Its machine code does not return, so the main thread cannot look at the clock."""
-    monkeypatch.setattr(watchdog, "LATE_SECONDS", 0.0)
+    monkeypatch.setattr(call_seconds, "LATE_SECONDS", 0.0)
     said, sentences = threading.Event(), []
 
     def heard(sentence, **_):
@@ -88,11 +88,11 @@ def test_a_search_that_runs_past_its_limit_says_so(monkeypatch):
         said.set()
 
     monkeypatch.setattr("builtins.print", heard)
-    with watchdog.warn_if_overdue(0.01):
+    with call_seconds.warn_if_overdue(0.01):
         assert said.wait(timeout=60)
     assert "has not returned 0 s after the time limit of 0.01 s" in sentences[0]
     assert "press Ctrl-C twice" in sentences[0]
-    with watchdog.warn_if_overdue(600.0):
+    with call_seconds.warn_if_overdue(600.0):
         (late,) = (x for x in threading.enumerate() if isinstance(x, threading.Timer))
     late.join(timeout=60)
     assert not late.is_alive(), "what is over in time is left alone"

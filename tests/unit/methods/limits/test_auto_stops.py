@@ -1,13 +1,11 @@
 """Stops at odd moments: in the look, while the speed is measured, in a slow call."""
 
-import signal
 import time
 from dataclasses import replace
 
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.jit import interrupts
 from smoothcruiser.methods import schedule_within_limits as fitting
 from smoothcruiser.methods.portfolio import _Judge
 from smoothcruiser.methods.schedule_run import combine_estimates
@@ -105,26 +103,6 @@ def test_an_answer_of_two_agrees_with_its_own_certificate(epsilon):
         assert low <= q <= high
     if epsilon != query.promise.epsilon:
         assert found.epsilon == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize("name", ["_give_back", "_listen_no_more", "_take"])
-def test_ctrl_c_while_a_run_opens_or_closes_leaves_no_handler(name, monkeypatch):
-    """Law: it is raised after all is as before; a handler that stayed would end the
-    process at the next Ctrl-C.
-    """
-    before = signal.getsignal(signal.SIGINT), interrupts._handler_of(signal.SIGINT)
-    real = getattr(interrupts, name)
-
-    def pressed(*given):
-        signal.raise_signal(signal.SIGINT)
-        real(*given)
-
-    monkeypatch.setattr(interrupts, name, pressed)
-    with pytest.raises(KeyboardInterrupt), interrupts.stoppable():
-        pass
-    assert not interrupts._hints
-    now = signal.getsignal(signal.SIGINT), interrupts._handler_of(signal.SIGINT)
-    assert now == before
 
 
 @pytest.mark.parametrize("discount", [0.3, 0.1])

@@ -9,9 +9,9 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
+from smoothcruiser.exact.model import Watch
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.exact.solver import solve_model
-from smoothcruiser.exact.solver_clock import Watch
 
 pytestmark = pytest.mark.compiles
 

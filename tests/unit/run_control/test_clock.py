@@ -7,6 +7,7 @@ thread begins to compile. No test waits.
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numba
@@ -14,14 +15,17 @@ import pytest
 from numba.core import event
 
 import smoothcruiser as sc
-from smoothcruiser.jit import interrupts as stopwatch
-from smoothcruiser.jit.interrupts import LOCK, Stopwatch, pause_stopwatch
+from smoothcruiser.errors import Hung
+from smoothcruiser.run_control import clock as stopwatch
+from smoothcruiser.run_control.call_seconds import Breaker, limit_call_seconds
+from smoothcruiser.run_control.clock import LOCK, Clock, pause_clock
+from smoothcruiser.run_control.stop_requests import TimeIsUp
 
 pytestmark = pytest.mark.compiles
 JUMP = 1000.0  # seconds, far above any limit below
 
 
-class Clock:
+class MovedTime:
     def __init__(self, monkeypatch):
         self.now, self.jumps = 0.0, 0
         monkeypatch.setattr(time, "perf_counter", lambda: self.now)
@@ -29,39 +33,39 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
-    monkeypatch.setattr(stopwatch, "_here", stopwatch._Thread())
-    return Clock(monkeypatch)
+    monkeypatch.setattr(stopwatch, "_threads", threading.local())
+    return MovedTime(monkeypatch)
 
 
 def test_it_stands_still_where_it_is_told_to(clock):
-    watch = Stopwatch()
+    watch = Clock()
     clock.now = 2.0
-    assert (watch.elapsed(), watch.stood_still()) == (2.0, 0.0)
-    with pause_stopwatch():
+    assert (watch.elapsed(), watch.compile_seconds()) == (2.0, 0.0)
+    with pause_clock():
         clock.now = 5.0
-        with pause_stopwatch():
+        with pause_clock():
             clock.now = 6.0
             assert watch.elapsed() == 2.0
         clock.now = 7.0
-        inside = Stopwatch()
+        inside = Clock()
         clock.now = 9.0
         assert (watch.elapsed(), inside.elapsed()) == (2.0, 0.0)
     clock.now = 10.0
-    assert (watch.elapsed(), watch.stood_still()) == (3.0, 7.0)
+    assert (watch.elapsed(), watch.compile_seconds()) == (3.0, 7.0)
     assert inside.elapsed() == 1.0
-    with pytest.raises(KeyError), pause_stopwatch():
+    with pytest.raises(KeyError), pause_clock():
         raise KeyError
     clock.now = 11.0
     assert watch.elapsed() == 4.0
 
 
 def test_it_hears_of_compiling_in_its_own_thread_alone(clock):
-    watch = Stopwatch()
+    watch = Clock()
     with numba.core.compiler_lock.global_compiler_lock:
         clock.now = 3.0
-        with pause_stopwatch():
+        with pause_clock():
             clock.now = 4.0
-    assert (watch.elapsed(), watch.stood_still()) == (0.0, 4.0)
+    assert (watch.elapsed(), watch.compile_seconds()) == (0.0, 4.0)
 
     def compiles():
         with numba.core.compiler_lock.global_compiler_lock:
@@ -70,12 +74,12 @@ def test_it_hears_of_compiling_in_its_own_thread_alone(clock):
     thread = threading.Thread(target=compiles)
     thread.start()
     thread.join()
-    assert (watch.elapsed(), watch.stood_still()) == (2.0, 4.0)
+    assert (watch.elapsed(), watch.compile_seconds()) == (2.0, 4.0)
 
 
 def test_it_goes_on_where_an_exception_took_the_end_of_compiling(clock):
     """Ctrl-C between Numba's event and its lock: a limit must not stand still for ever."""
-    watch = Stopwatch()
+    watch = Clock()
     event.start_event(LOCK)
     clock.now = 2.0
     assert watch.elapsed() == 0.0  # nobody has the lock: it is over
@@ -83,6 +87,76 @@ def test_it_goes_on_where_an_exception_took_the_end_of_compiling(clock):
     assert watch.elapsed() == 3.0
     event.end_event(LOCK)  # one that comes late takes nothing off
     assert watch.elapsed() == 3.0
+
+
+def test_another_thread_reads_a_clock_as_its_own_does(clock):
+    watch = Clock()
+    with ThreadPoolExecutor(1) as pool, pause_clock():
+        clock.now = 2.0
+        assert (watch.is_paused(), pool.submit(watch.is_paused).result()) == (
+            True,
+            True,
+        )
+        assert pool.submit(watch.elapsed).result() == 0.0
+        assert not pool.submit(lambda: Clock().is_paused()).result()
+    clock.now = 5.0
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(watch.elapsed).result() == watch.elapsed() == 3.0
+
+
+def break_off(clock):
+    """A limit of 2 s, 50 s of compiling in it: raised after the 2 s, in neither part."""
+    with Breaker(may_raise=lambda frame: True) as breaker:
+        breaker.arm(2.0)
+        clock.now += 1.0
+        with numba.core.compiler_lock.global_compiler_lock:
+            clock.now += 50.0
+            breaker.send()
+        breaker.send()
+        assert not breaker.fired
+        clock.now += 1.0
+        try:
+            breaker.send()
+            time.sleep(0)
+        except TimeIsUp:
+            return breaker.fired
+    return False
+
+
+def test_nothing_is_raised_in_the_compiler_nor_before_the_time_that_counts(clock):
+    assert break_off(clock)
+
+
+def test_nothing_is_raised_in_the_compiler_of_another_thread(clock):
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(break_off, clock).result()
+
+
+class Quiet:
+    """An engine whose call compiles, then never returns; its watcher's looks count."""
+
+    def __init__(self):
+        self.looks, self.compiled = 0, False
+
+    @property
+    def calls(self):
+        self.looks += 1
+        return 0
+
+    def call(self):
+        with pause_clock():
+            while self.looks < 20:  # a call is overlong after four
+                time.sleep(0.001)
+        self.compiled = True
+        while True:
+            time.sleep(0.001)
+
+
+def test_a_call_is_not_overlong_while_it_compiles():
+    engine = Quiet()
+    with pytest.raises(Hung), limit_call_seconds(engine, 0.01):
+        engine.call()
+    assert engine.compiled
 
 
 # --- the rule, in every method ------------------------------------------------
@@ -108,7 +182,7 @@ class Slow(event.Listener):
 
 @pytest.fixture
 def slow(monkeypatch):
-    Stopwatch()  # it hears of compiling before the clock moves
+    Clock()  # it hears of compiling before the clock moves
     listener = Slow(monkeypatch)
     event.register(LOCK, listener)
     yield listener
@@ -182,7 +256,7 @@ def test_compiling_takes_no_time_from_many_states(slow):
 
 
 def test_compiling_takes_no_time_from_a_solution(monkeypatch):
-    from smoothcruiser.exact.solver_clock import EXACT
+    from smoothcruiser.exact.model import EXACT
     from smoothcruiser.jit import forms
 
     real, later = time.perf_counter, [0.0]

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from smoothcruiser.jit.interrupts import (
-    SAME_SECONDS,
+from smoothcruiser.run_control import stop_requests
+from smoothcruiser.run_control.signal_listener import SAME_SECONDS
+from smoothcruiser.run_control.stop_requests import (
     stoppable,
     stoppable_run,
     tell_at_the_end,
@@ -24,26 +25,36 @@ pytestmark = [
 
 LOOPS = """
 import numba
-from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
+import smoothcruiser as sc
+from smoothcruiser.run_control.stop_requests import stoppable, tell_at_the_end
 
-@numba.njit("i8(i8)")
-def spin(x):  # never returns, and holds the interpreter's lock
+def spin(x):  # never returns
     while x > 0:
         x += 2
     return x
 
+{before}
 with stoppable():
     tell_at_the_end("It is kept in a file.")
     try:
         print("looping", flush=True)
         spin(1)
-    except KeyboardInterrupt:  # it came just before the loop
+    except KeyboardInterrupt:  # it came in Python code
         spin(1)
 """
+# statements before the loop: it is machine code with the lock, without it, or Python
+FORMS = {
+    "locked": """
+spin = numba.njit('i8(i8)')(spin)
+sc.MDP(numba.njit(lambda state, action, rng: (0.0, 0)), num_actions=2, discount=0.5,
+       legal=numba.njit(lambda state, action: spin(1) == 0), operator=sc.Max())""",
+    "nogil": "spin = numba.njit('i8(i8)', nogil=True)(spin)",
+    "python": "",
+}
 
 SLEEPS = """
 import time
-from smoothcruiser.jit.interrupts import stoppable
+from smoothcruiser.run_control.stop_requests import stoppable
 
 with stoppable():
     try:
@@ -61,11 +72,12 @@ def started(code):
     return child
 
 
-def test_the_second_ctrl_c_ends_a_loop_that_nothing_else_can_end():
+@pytest.mark.parametrize("form", FORMS)
+def test_the_second_ctrl_c_ends_a_loop_that_nothing_else_can_end(form):
     """At once, with the code of the shell's convention and what is kept."""
-    child = started(LOOPS)
+    child = started(LOOPS.format(before=FORMS[form]))
     child.send_signal(signal.SIGINT)
-    first = child.stderr.readline()  # comes although no Python code can run
+    first = child.stderr.readline()
     assert first == "Stopping; press Ctrl-C again to end now.\n"
     while child.poll() is None:  # presses that follow too fast count as the same one
         child.send_signal(signal.SIGINT)
@@ -82,6 +94,25 @@ def test_the_first_ctrl_c_stops_python_as_it_always_did():
     child.send_signal(signal.SIGINT)
     out, _ = child.communicate()
     assert (out, child.returncode) == ("stopping\n", 0)
+
+
+@pytest.mark.parametrize("name", ["start_listening", "stop_listening"])
+def test_ctrl_c_while_a_run_opens_or_closes_leaves_no_handler(name, monkeypatch):
+    """Law: it is raised after all is as before; a handler that stayed would end the
+    process at the next Ctrl-C.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    real = getattr(stop_requests, name)
+
+    def pressed(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        real(*arguments)
+
+    monkeypatch.setattr(stop_requests, name, pressed)
+    with pytest.raises(KeyboardInterrupt), stoppable():
+        pass
+    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 @contextlib.contextmanager
