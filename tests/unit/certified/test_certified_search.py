@@ -184,7 +184,9 @@ def test_a_pair_of_a_table_takes_at_most_200_bytes():
         found = memory.query(budget=200_000)
         gc.collect()
         # what Numba's entries allocate for calls of code compiled in this very process
-        entries = [tracemalloc.Filter(False, f"*/jit/{n}.py") for n in ("forms", "library")]
+        entries = [
+            tracemalloc.Filter(False, f"*/jit/{n}.py") for n in ("forms", "library")
+        ]
         traces = tracemalloc.take_snapshot().filter_traces(entries)
         held = sum(trace.size for trace in traces.traces)
         tracemalloc.stop()

@@ -7,13 +7,15 @@ by address where it is compiled.
 from __future__ import annotations
 
 from itertools import accumulate, chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smoothcruiser.engines.root_scores import Score
 from smoothcruiser.operators.dispatch import is_inlined
 from smoothcruiser.problem.bounds import bounds_slack
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.schedule.schedule import Schedule
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.schedule import Schedule
 
 
 class ScheduleTable(NamedTuple):
