@@ -71,6 +71,37 @@ def run_schedules() -> Iterator[Answer]:
             yield f"schedule, {text}", estimate.value, estimate.num_calls
 
 
+def run_user_steps() -> Iterator[Answer]:
+    """Users' compiled steps, called by address: schedules and certified search."""
+    import numba
+
+    import smoothcruiser as sc
+
+    @numba.njit
+    def step_number(state: int, action: int, rng: Any) -> tuple[float, int]:
+        return 0.5 * (state % 2), (state + action + rng.integers(3)) % 5
+
+    @numba.njit
+    def step_pair(
+        state: tuple[int, int], action: int, rng: Any
+    ) -> tuple[float, tuple[int, int]]:
+        place = (state[0] + action + rng.integers(3)) % 5
+        return 0.5 * (place % 2), (place, 1 - state[1])
+
+    for step, state in ((step_number, 0), (step_pair, (0, 0))):
+        for operator in (sc.Entropy(1.0), sc.Sparsemax(1.0)):
+            problem = sc.MDP(
+                step,
+                num_actions=2,
+                discount=0.3,
+                operator=operator,
+                initial_state=state,
+            )
+            for method in ("smoothcruiser", "certified"):
+                estimate = sc.plan(problem, epsilon="30%", delta=0.1, method=method)
+                yield f"step, {method}", estimate.value, estimate.num_calls
+
+
 def run_certified() -> Iterator[Answer]:
     """Certified search over a table and over a plain step."""
     import smoothcruiser as sc
@@ -98,7 +129,12 @@ def run_exact() -> Iterator[Answer]:
         yield f"exact, {operator}", estimate.value, estimate.num_calls
 
 
-REQUESTS = {"schedule": run_schedules, "certified": run_certified, "exact": run_exact}
+REQUESTS = {
+    "schedule": run_schedules,
+    "user": run_user_steps,
+    "certified": run_certified,
+    "exact": run_exact,
+}
 
 
 def run_requests(names: list[str], *, compiled: bool | None) -> list[Answer]:

@@ -48,6 +48,7 @@ class Model(NamedTuple):
     sign: Floats  # (S,): 1 max, -1 min, 0 terminal
     weights: Floats  # (A,), prior weights
     q: Floats  # (S*A,), written by fill_q
+    room: Floats  # (3*A,), for the legal actions of one state
     full: bool  # every row lists all S states in order: the tables are a dense matrix
     code: int
     temperature: float
@@ -157,7 +158,7 @@ def fill_values(m: Model, out: Floats) -> None:
         return
     live, sign, weights, action_values = m.live, m.sign, m.weights, m.q
     num_states, num_actions = live.shape
-    q, w = np.empty(num_actions), np.empty(num_actions)
+    q, w = m.room[:num_actions], m.room[num_actions : 2 * num_actions]
     for s in range(num_states):
         out[s] = 0.0
         if sign[s] != 0.0:
@@ -184,7 +185,8 @@ def fill_policy(m: Model, policy: Floats) -> None:
         return
     live, sign, weights, action_values = m.live, m.sign, m.weights, m.q
     num_states, num_actions = live.shape
-    q, w, g = np.empty(num_actions), np.empty(num_actions), np.empty(num_actions)
+    q, w = m.room[:num_actions], m.room[num_actions : 2 * num_actions]
+    g = m.room[2 * num_actions : 3 * num_actions]
     for s in range(num_states):
         k = 0
         for a in range(num_actions):

@@ -341,6 +341,7 @@ def prepare(problem: Problem, tables: Tables) -> tuple[Model, Kernels]:
             problem.operator.weights(tables.num_actions), dtype=np.float64
         ),
         q=np.zeros(len(digest.reward)),
+        room=np.zeros(3 * tables.num_actions),
         full=digest.full,
         code=problem.operator.code,
         temperature=float(problem.operator.strength),

@@ -31,59 +31,17 @@ from __future__ import annotations
 import ctypes
 import sys
 from functools import cache
+from importlib.metadata import version
 from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core.extending import intrinsic
-
 from smoothcruiser.jit.build import compile_function, source_fingerprint
-from smoothcruiser.jit.memory import float_at, int_at, put_int
-from smoothcruiser.jit.random.stream_type import STREAM
+from smoothcruiser.jit.library import LibraryMachine, shared_machine
+from smoothcruiser.jit.primitives import address_of, float_at, int_at, invoke, put_int
 
 # codes of the requests
 STEP, LEGAL, TERMINAL, PLAYER, BELOW, ABOVE = range(6)
 WORD = 8  # bytes
 AFTER = 2 * WORD  # where the words of the next state lie in a buffer
-
-
-def _invoke(
-    typing_context: Any,
-    address: Any,
-    which: Any,
-    state: Any,
-    action: Any,
-    rng: Any,
-    buffer: Any,
-) -> Any:
-    """Call the compiled function of five whole numbers at ``address``."""
-    number_type, arguments = types.int64, (types.int64,) * 5
-
-    def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
-        convention = context.call_conv
-        function_type = convention.get_function_type(number_type, arguments)
-        callee = builder.inttoptr(operands[0], ir.PointerType(function_type))
-        status, returned_value = convention.call_function(
-            builder, callee, number_type, arguments, operands[1:]
-        )
-        with builder.if_then(status.is_error, likely=False):
-            convention.return_status_propagate(builder, status)
-        return returned_value
-
-    return number_type(types.intp, *arguments), generate
-
-
-def _address_of(typing_context: Any, stream: Any) -> Any:
-    """The address of a stream's words, which is all that a stream is."""
-
-    def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
-        return operands[0]
-
-    return types.intp(STREAM), generate
-
-
-invoke: Any = intrinsic(_invoke)
-address_of: Any = intrinsic(_address_of)
 
 
 def step(data: Any, state: int, action: int, rng: Any) -> Any:
@@ -167,22 +125,38 @@ def number_step(data: Any, state: int, action: int, rng: Any) -> Any:
     return float_at(data[1], 0), int_at(data[1], 2), end_flag != 0
 
 
-def row_parts() -> dict[str, Any]:
-    """The parts of a loop that samples rows of words."""
+def row_loop(loop: Any) -> LibraryMachine:
+    """A loop that samples rows of words."""
     row_functions = {"STEP": step, "LOAD": load_row, "STORE": store_row}
-    return _compile_parts(row_functions)
+    return _shared_loop(loop, row_functions)
 
 
-def number_parts() -> dict[str, Any]:
-    """The parts of a loop that samples whole numbers."""
-    return _compile_parts({"STEP": number_step})
+def number_loop(loop: Any) -> LibraryMachine:
+    """A loop that samples whole numbers."""
+    return _shared_loop(loop, {"STEP": number_step})
+
+
+def _shared_loop(loop: Any, functions: dict[str, Any]) -> LibraryMachine:
+    def compile_loop() -> Any:
+        return compile_function(loop, nogil=True, **_compile_parts(functions))
+
+    return shared_machine(loop, name_parts(), compile_loop)
 
 
 def _compile_parts(functions: dict[str, Any]) -> dict[str, Any]:
     compiled_parts = {
         name: compile_function(function) for name, function in functions.items()
     }
-    return compiled_parts | {"salt": f"by_address_{source_fingerprint(step)}"}
+    return compiled_parts | {"salt": name_parts()}
+
+
+@cache
+def name_parts() -> str:
+    """The salt of machines with these parts.
+
+    Callers and functions have to come from one version of Numba, whose calls they are.
+    """
+    return f"by_address_{source_fingerprint(step)}_{version('numba')}"
 
 
 # --- engines --------------------------------------------------------------------

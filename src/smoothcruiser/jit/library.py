@@ -47,6 +47,10 @@ TABLE = "smoothcruiser_machines"  # the symbol of the list, as JSON
 WORD = 8  # bytes
 
 
+class UnfinishedKernel(RuntimeError):
+    """A kernel of the library in which a user's function raised an error."""
+
+
 class LibraryKernel(NamedTuple):
     """A kernel of the library for arguments of one form."""
 
@@ -122,7 +126,7 @@ class LibraryMachine:
         entry.call(struct.pack(f"={kinds}", *words), results)
         is_done, *values = struct.unpack(f"=q{result_kinds}", results.raw)
         if not is_done:  # the last that a kernel writes
-            raise RuntimeError(f"the kernel {self.name} did not come to its end")
+            raise UnfinishedKernel(f"the kernel {self.name} did not come to its end")
         values = [
             bool(value) if kind == "b" else value
             for kind, value in zip(entry.result.strip("()"), values, strict=True)

@@ -21,6 +21,8 @@ kernels name its functions in ``jit.primitives``.
   int_words, float_words (address)             the words from an address on, read and
                                                written by their numbers
   address_of_word (words, number)              the address of one of them
+  invoke (address, five whole numbers)         a call of a compiled function
+  address_of (stream)                          the address of its words
   uncounted (array or tuple of arrays)         the same, without a count: for
                                                arguments, which their caller keeps
                                                alive
@@ -195,6 +197,45 @@ hidden: Any = intrinsic(_hidden)
 uncounted: Any = intrinsic(_remove_counts)
 copy_array: Any = intrinsic(_copy)
 floats_at = array_at(types.Array(types.float64, 1, "C"))
+
+
+def _invoke(
+    typing_context: Any,
+    address: Any,
+    which: Any,
+    state: Any,
+    action: Any,
+    rng: Any,
+    buffer: Any,
+) -> Any:
+    """Call the compiled function of five whole numbers at ``address``."""
+    number_type, arguments = types.int64, (types.int64,) * 5
+
+    def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
+        convention = context.call_conv
+        function_type = convention.get_function_type(number_type, arguments)
+        callee = builder.inttoptr(operands[0], ir.PointerType(function_type))
+        status, returned_value = convention.call_function(
+            builder, callee, number_type, arguments, operands[1:]
+        )
+        with builder.if_then(status.is_error, likely=False):
+            convention.return_status_propagate(builder, status)
+        return returned_value
+
+    return number_type(types.intp, *arguments), generate
+
+
+def _address_of(typing_context: Any, stream: Any) -> Any:
+    """The address of a stream's words, which is all that a stream is."""
+
+    def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
+        return operands[0]
+
+    return types.intp(stream), generate
+
+
+invoke: Any = intrinsic(_invoke)
+address_of: Any = intrinsic(_address_of)
 
 
 class MemoryWords(types.Type):  # type: ignore[misc]

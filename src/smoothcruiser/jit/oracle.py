@@ -16,10 +16,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from numba import njit
-
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.random.stream_type import STREAM
 from smoothcruiser.jit.random.streams import METHODS, missing_method
 
 
@@ -30,6 +27,8 @@ def oracle_parts(
 
     They take the data argument first, and steps return an end flag.
     """
+    from numba import njit
+
     step = step_part(oracle, kind)
 
     @njit(inline="always")
@@ -64,6 +63,8 @@ def oracle_parts(
 
 def step_part(oracle: Any, kind: Any) -> Any:
     """The user's step as compiled loops call it: (reward, next state, end flag)."""
+    from numba import njit
+
     if len(returned_type(oracle, kind)) == 2:
 
         @njit(inline="always")
@@ -84,6 +85,7 @@ def step_part(oracle: Any, kind: Any) -> Any:
 @lru_cache(maxsize=64)  # a machine is known by the functions in it
 def bounds_parts(lower: Any, upper: Any) -> dict[str, Any]:
     """The user's bounds on V in the form that compiled engines call."""
+    from numba import njit
 
     @njit(inline="always")
     def below(data: Any, state: Any) -> Any:
@@ -123,6 +125,8 @@ def returned_type(oracle: Any, kind: Any) -> Any:
     """
     from numba import types
 
+    from smoothcruiser.jit.random.stream_type import STREAM
+
     argument_types = (kind, types.int64, STREAM)
     try:
         oracle.compile(argument_types)
@@ -149,6 +153,7 @@ def returned_type(oracle: Any, kind: Any) -> Any:
 @lru_cache(maxsize=None, typed=True)  # True and 1 are equal, but not the same type
 def constant(result: Any) -> Any:
     """A compiled function that returns ``result`` for any arguments."""
+    from numba import njit
 
     @njit
     def constant(*_arguments: Any) -> Any:

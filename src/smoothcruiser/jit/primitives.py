@@ -58,6 +58,11 @@ def int_at(address: int, index: int) -> int:
     _compiled_alone(address, index)
 
 
+def float_at(address: int, index: int) -> float:
+    """A float at an address."""
+    _compiled_alone(address, index)
+
+
 def byte_at(address: int, index: int) -> int:
     """A byte at an address."""
     _compiled_alone(address, index)
@@ -73,6 +78,18 @@ def floats_at(address: int, shape: tuple[int, ...]) -> Any:
     _compiled_alone(address, shape)
 
 
+def invoke(
+    address: int, which: int, state: int, action: int, rng: int, buffer: int
+) -> int:
+    """The result of the compiled function at an address, of five whole numbers."""
+    _compiled_alone(address, which, state, action, rng, buffer)
+
+
+def address_of(stream: Any) -> int:
+    """The address of the words of a stream."""
+    _compiled_alone(stream)
+
+
 # the names that stand for functions of ``jit.memory`` in compiled code
 PRIMITIVES = frozenset(
     {
@@ -82,9 +99,12 @@ PRIMITIVES = frozenset(
         flag_at,
         address_of_word,
         int_at,
+        float_at,
         byte_at,
         put_int,
         floats_at,
+        invoke,
+        address_of,
     }
 )
 

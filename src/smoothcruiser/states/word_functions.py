@@ -18,7 +18,7 @@ import numpy as np
 
 from smoothcruiser.jit.by_address import AFTER, BELOW, LEGAL, PLAYER, STEP, TERMINAL
 from smoothcruiser.jit.memory import put_float
-from smoothcruiser.jit.oracle import constant, next_state_type, step_part
+from smoothcruiser.jit.oracle import next_state_type, step_part
 from smoothcruiser.jit.random.stream_type import stream_at
 from smoothcruiser.states.codec import StateCodec
 
@@ -70,7 +70,10 @@ def compile_functions(
         return None
     user_function = _one_function(functions, codec)
     function = njit(
-        user_function, nogil=True, error_model="numpy", no_cfunc_wrapper=True
+        user_function,
+        error_model="numpy",
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
     )
     try:
         function.compile(signature)
@@ -88,13 +91,16 @@ def compile_functions(
 def _one_function(
     functions: dict[str, Any], codec: StateCodec
 ) -> Callable[[int, int, int, int, int], int]:
-    """The functions as one, by the codes of requests; absent ones are constant."""
+    """The functions as one, by the codes of requests.
+
+    Of absent ones nothing is compiled: everything is legal, nothing is terminal, and
+    player 1 moves.
+    """
     step = step_part(functions["oracle"], codec.kind)
     load, store = codec.words.load, codec.words.store
-    legal = functions.get("legal", constant(True))
-    terminal = functions.get("terminal", constant(False))
-    player = functions.get("player", constant(1))
-    below, above = (functions.get(n, constant(0.0)) for n in ("below", "above"))
+    legal, terminal = functions.get("legal"), functions.get("terminal")
+    player, below = functions.get("player"), functions.get("below")
+    above = functions.get("above")
 
     def user(which: int, state: int, action: int, rng: Any, out: int) -> int:
         if which == STEP:
@@ -103,16 +109,25 @@ def _one_function(
             store(out + AFTER, after)
             return 1 if over else 0
         if which == LEGAL:
-            return 1 if legal(load(state), action) else 0
+            if legal is not None:
+                return 1 if legal(load(state), action) else 0
+            return 1
         if which == TERMINAL:
-            return 1 if terminal(load(state)) else 0
+            if terminal is not None:
+                return 1 if terminal(load(state)) else 0
+            return 0
         if which == PLAYER:
-            mover = player(load(state))
-            return 1 if mover == 1 else (2 if mover == 2 else 0)
+            if player is not None:
+                mover = player(load(state))
+                return 1 if mover == 1 else (2 if mover == 2 else 0)
+            return 1
+        bound = 0.0
         if which == BELOW:
-            put_float(out, 0, float(below(load(state))))
-        else:
-            put_float(out, 0, float(above(load(state))))
+            if below is not None:
+                bound = float(below(load(state)))
+        elif above is not None:
+            bound = float(above(load(state)))
+        put_float(out, 0, bound)
         return 0
 
     return user

@@ -32,6 +32,8 @@ from smoothcruiser.certified.sampling.sampler import (
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import is_compiled
+from smoothcruiser.jit.library import UnfinishedKernel
+from smoothcruiser.jit.random.streams import from_words
 from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.states.identity import is_fixed
@@ -120,6 +122,18 @@ class CompiledSampler(Sampler):
             )
         )
 
+    def _repeat_error(
+        self, error: BaseException, state: int, action: int, count: int, words: Any
+    ) -> BaseException:
+        """The error of a job's step, of which the library's kernel cannot tell."""
+        rng = from_words(words)
+        try:
+            for _ in range(count):
+                self.problem.oracle(state, action, rng)
+        except Exception as step_error:
+            return step_error
+        return error
+
     def draw(self, batch: Batch, max_samples: int) -> None:
         """Take the next samples of a batch, at most ``max_samples`` of them."""
         memory = self.memory
@@ -139,6 +153,7 @@ class CompiledSampler(Sampler):
             )
             self.loops.advance_streams(words, num_taken)
         jobs = states, actions, counts, words, raws, rewards, fault
+        words_before = words.copy()
         try:
             start_time = time.perf_counter()
             is_small = (
@@ -152,7 +167,11 @@ class CompiledSampler(Sampler):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise self._step_error(error, int(pairs[fault[0]])) from error
+            job = int(fault[0])
+            if isinstance(error, UnfinishedKernel):
+                numbers = int(states[job]), int(actions[job]), int(counts[job])
+                error = self._repeat_error(error, *numbers, words_before[job])
+            raise self._step_error(error, int(pairs[job])) from error
         if status != self.draws.FINE:
             self._refuse(status, int(pairs[fault[0]]), float(rewards[fault[1]]))
         is_last = memory.graph.nodes["last"][chosen_pairs["node"]] == 1

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.graph import END_RAW, STREAM_BYTES
-from smoothcruiser.jit.memory import float_at, int_at, put_int
-from smoothcruiser.jit.primitives import tabular_step
+from smoothcruiser.jit.primitives import float_at, int_at, put_int, tabular_step
 from smoothcruiser.jit.random.stream_type import stream_at
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
 from smoothcruiser.states.table_kernel import find_slot
@@ -222,9 +221,11 @@ def fill(matrices: Any) -> None:
             apply(matrices[j - 1], matrices[j - 1, bit], matrices[j, bit])
 
 
-def advance(words: Any, counts: Ints, matrices: Any) -> None:
-    """Advance row i of ``words``, the words of a stream, by ``counts[i]`` numbers."""
-    new_words = np.zeros(4, np.uint64)
+def advance(words: Any, counts: Ints, matrices: Any, new_words: Any) -> None:
+    """Advance row i of ``words``, the words of a stream, by ``counts[i]`` numbers.
+
+    ``new_words`` is room for four words.
+    """
     for i in range(len(words)):
         numbers_left = counts[i]
         for _ in range(numbers_left % NEAR):
@@ -234,6 +235,7 @@ def advance(words: Any, counts: Ints, matrices: Any) -> None:
         while numbers_left > 0:
             if numbers_left & 1:
                 apply(matrices[j], words[i], new_words)
-                words[i] = new_words
+                for k in range(4):
+                    words[i, k] = new_words[k]
             numbers_left >>= 1
             j += 1

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from smoothcruiser.engines.compiled.tiers import (
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.jit import by_address
 from smoothcruiser.jit.build import compile_function
+from smoothcruiser.jit.library import shared_machine
 from smoothcruiser.jit.oracle import next_state_type, step_part
 from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
@@ -71,8 +72,13 @@ class StepLoop:
 def table_loop(problem: Problem) -> StepLoop:
     """The loop of a table."""
     assert problem.tables is not None
-    kernel = compile_function(draw_kernel.draw_numbers, nogil=True)
-    return StepLoop(kernel, fixed=problem.tables.sampling)
+    return StepLoop(
+        _share_kernel(draw_kernel.draw_numbers), fixed=problem.tables.sampling
+    )
+
+
+def _share_kernel(kernel: Any) -> Any:
+    return shared_machine(kernel, None, partial(compile_function, kernel, nogil=True))
 
 
 def make_loop(
@@ -110,10 +116,9 @@ def make_loop(
     if user_step is None:
         loop = inline_step()
     else:
-        parts = by_address.row_parts() if is_row_kernel else by_address.number_parts()
-        shared_kernel = compile_function(kernel, nogil=True, **parts)
+        share = by_address.row_loop if is_row_kernel else by_address.number_loop
         later = None if tier == ADDRESS else Handover(build)
-        loop = StepLoop(shared_kernel, codec, user_step=user_step, later=later)
+        loop = StepLoop(share(kernel), codec, user_step=user_step, later=later)
     _loops[loop_key] = loop
     return loop
 
@@ -185,13 +190,13 @@ def _run_part(run: Callable[..., int], part: JobPart) -> int | BaseException:
 
 @cache
 def _make_jumps() -> tuple[Any, Any]:
-    """The compiled loop, and its matrices."""
+    """The loop that advances streams, and its matrices."""
     matrices = np.zeros((draw_kernel.STEPS, draw_kernel.BITS, 4), np.uint64)
-    compile_function(draw_kernel.fill)(matrices)
-    return compile_function(draw_kernel.advance, nogil=True), matrices
+    _share_kernel(draw_kernel.fill)(matrices)
+    return _share_kernel(draw_kernel.advance), matrices
 
 
 def advance_streams(words: Any, counts: Ints) -> None:
     """Advance streams, rows of four words, by ``counts`` numbers each, in place."""
     advance, matrices = _make_jumps()
-    advance(words, counts, matrices)
+    advance(words, counts, matrices, np.zeros(4, np.uint64))

@@ -27,7 +27,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.engines.compiled.schedule_table import (
@@ -36,6 +36,7 @@ from smoothcruiser.engines.compiled.schedule_table import (
     table_salt,
 )
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit import by_address
 from smoothcruiser.jit.build import compile_function
 from smoothcruiser.jit.library import shared_machine
 from smoothcruiser.jit.oracle import (
@@ -48,9 +49,11 @@ from smoothcruiser.operators import Operator
 from smoothcruiser.operators.dispatch import is_inlined
 from smoothcruiser.operators.operator_functions import parts_of
 from smoothcruiser.problem.problem import Game, Problem
-from smoothcruiser.states.codec import StateCodec, codec_of, state_shapes
 from smoothcruiser.states.identity import is_fixed
-from smoothcruiser.states.word_functions import UserFunctions, compile_functions
+
+if TYPE_CHECKING:
+    from smoothcruiser.states.codec import StateCodec
+    from smoothcruiser.states.word_functions import UserFunctions
 
 VARIABLE = "SMOOTHCRUISER_TIER"
 ADDRESS, INLINED, AUTO = "address", "inlined", ""
@@ -123,17 +126,20 @@ def choose_tier(problem: Problem, state: Any, price: int, choice: str = AUTO) ->
 
 def _by_address_tier(problem: Problem, state: Any, key: Any) -> Tier | None:
     """The shared machine with the user's functions; None where it cannot run them."""
-    from smoothcruiser.jit import by_address
-
     if key not in _user_functions:
         _user_functions[key] = compile_user_functions(problem, state)
     user_functions = _user_functions[key]
     if user_functions is None:
         return None
-    shared_parts = by_address.parts() | _operator_parts(problem.operator)
+    salt = by_address.name_parts()
     if is_inlined(problem.operator.code):
-        shared_parts["salt"] += f"_{ONE_OPERATOR}"
-    machine = compile_function(kernel.run_shard, nogil=True, **shared_parts)
+        salt += f"_{ONE_OPERATOR}"
+
+    def compile_machine() -> Any:
+        parts = by_address.parts() | _operator_parts(problem.operator) | {"salt": salt}
+        return compile_function(kernel.run_shard, nogil=True, **parts)
+
+    machine = shared_machine(kernel.run_shard, salt, compile_machine)
     root_words = user_functions.words(state)
 
     def data() -> tuple[Any, Any]:
@@ -154,6 +160,8 @@ def _key(problem: Problem, state: Any) -> Any:
     """The key of a user's machines; None where there is only one."""
     if problem.tables is not None or parts_of(problem.operator) is not None:
         return None
+    from smoothcruiser.states.codec import state_shapes
+
     numba_type = state_type(state)
     inlines_operator = is_inlined(problem.operator.code)
     return functions_of(problem), numba_type, state_shapes(state), inlines_operator
@@ -173,6 +181,9 @@ def functions_of(problem: Problem) -> tuple[Any, ...]:
 
 def compile_user_functions(problem: Problem, state: Any) -> UserFunctions | None:
     """All functions as one compiled function; None where there is no such form."""
+    from smoothcruiser.states.codec import codec_of
+    from smoothcruiser.states.word_functions import compile_functions
+
     named_functions = zip(FUNCTION_NAMES, functions_of(problem), strict=True)
     functions = {name: value for name, value in named_functions if value is not None}
     return compile_functions(functions, codec_of(state_type(state), state))
@@ -180,6 +191,8 @@ def compile_user_functions(problem: Problem, state: Any) -> UserFunctions | None
 
 def compile_user_step(problem: Problem, codec: StateCodec) -> UserFunctions | None:
     """The step alone; None where it has no such form."""
+    from smoothcruiser.states.word_functions import compile_functions
+
     return compile_functions({"oracle": problem.oracle}, codec)
 
 
@@ -189,30 +202,33 @@ def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
     Tabular problems share four machines: for plain problems or for all, and for the
     inlined operator or for all of ours; each user oracle has its own.
     """
-    machine_parts = _operator_parts(problem.operator)
-    is_ours = problem.operator.built_in  # such a machine can be kept on the disk
     oracle, legal, terminal, player, *bounds = functions_of(problem)
-    if bounds[0] is not None:
-        machine_parts |= {"BOUNDED": True} | bounds_parts(*bounds)
-        is_ours = False
-    if is_plain(problem):
-        machine_parts |= {"PLAIN": True}
+
+    def parts() -> dict[str, Any]:
+        machine_parts = _operator_parts(problem.operator)
+        if bounds[0] is not None:
+            machine_parts |= {"BOUNDED": True} | bounds_parts(*bounds)
+        return machine_parts | ({"PLAIN": True} if is_plain(problem) else {})
+
     if problem.tables is not None:
+        # such a machine can be kept on the disk
+        is_ours = problem.operator.built_in and bounds[0] is None
         cache_salt = table_salt(problem) if is_ours else None
 
         def compile_machine() -> Any:
             return compile_function(
-                kernel.run_shard, nogil=True, salt=cache_salt, **machine_parts
+                kernel.run_shard, nogil=True, salt=cache_salt, **parts()
             )
 
-        is_shared = cache_salt is not None or not machine_parts
         machine = (
             shared_machine(kernel.run_shard, cache_salt, compile_machine)
-            if is_shared
+            if is_ours
             else compile_machine()
         )
         return machine, problem.tables.sampling, int(state), 1
-    numba_type = state_type(state)
+    from smoothcruiser.states.codec import codec_of, state_shapes
+
+    numba_type, machine_parts = state_type(state), parts()
     part_values = tuple(machine_parts.values())
     machine_key = (
         oracle,
