@@ -310,7 +310,11 @@ def build(folder: Path, kernels: Iterable[tuple[str, Any, Any]]) -> Path:
             objects[-1].write_bytes(target_machine.emit_object(module))
             table.append((name, form, result_form, f"smoothcruiser_kernel_{number}"))
         source = scratch / "stubs.c"
-        lines = [f"void *{stub}(void) {{ return 0; }}" for stub in sorted(stubs)]
+        # Hidden, or the linker would take Python's own, which need the GIL.
+        own = (
+            "" if sys.platform == "win32" else '__attribute__((visibility("hidden")))'
+        )
+        lines = [f"{own} void *{stub}(void) {{ return 0; }}" for stub in sorted(stubs)]
         lines.append(f"const char {TABLE}[] = {json.dumps(json.dumps(table))};")
         source.write_text("\n".join(lines) + "\n")
         library = scratch / "library"

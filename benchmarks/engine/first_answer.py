@@ -6,11 +6,12 @@ is empty at the start of every run. The unit is the import of Numba in the same 
 every goal is a multiple of. (``make run`` has its goal for an installed wheel with a
 library of machine code; a checkout has none.)
 
-``--before`` names the folder of another version's package (``src`` of a worktree), which
-runs the same programs beside this one.
+``--before`` names the folder of another version's package (``src`` of a worktree),
+``--wheel`` one where a wheel with a library is unpacked or installed (DEVELOPING.md says
+how it is built). They run the same programs beside this checkout.
 
-Run: python -m benchmarks.engine.first_answer [--before FOLDER] [--repeats N]
-[--only NAME ...] [--out FILE]
+Run: python -m benchmarks.engine.first_answer [--before FOLDER] [--wheel FOLDER]
+[--repeats N] [--only NAME ...] [--out FILE]
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.timing import commit, load
+from benchmarks.timing import load, subject
 
 HERE = Path(__file__).resolve().parents[2] / "src"
 
@@ -95,7 +96,8 @@ main()
 
 COMMAND = "make run"
 SHOWN = "\nprint(repr(estimate.value))\n"
-# by name: (goal in imports of Numba, program); the goals are those of the project's plan
+# by name: (goal in imports of Numba, program); the goals are those of the project's plan,
+# of which some are for a wheel
 PROGRAMS = {
     "shop, plain": (4.0, SHOP.format(decorator="") + SHOWN),
     "shop, njit": (
@@ -106,8 +108,9 @@ PROGRAMS = {
     "Taxi, exact": (6.0, TAXI + SHOWN),
     "uct, 10,000 calls": (4.0, CHAIN + SHOWN),
     "FrozenLake, simulator": (8.0, LAKE + SHOWN),
-    COMMAND: (6.0, RUN),
+    COMMAND: (None, RUN),
 }
+WHEEL_GOALS = {"shop, njit": 6.0, COMMAND: 6.0}
 UNIT = "import numba"
 
 
@@ -161,50 +164,58 @@ def measure(
     return unit, seconds
 
 
-def show(
-    unit: float, seconds: dict[str, dict[str, float]], sources: dict[str, Path]
-) -> list[str]:
+def show(unit: float, seconds: dict[str, dict[str, float]]) -> list[str]:
     """The table, as lines of Markdown."""
-    titles = [f"{version} ({commit(path)})" for version, path in sources.items()]
+    versions = next(iter(seconds.values()))
     lines = [
-        "| first answer | goal | " + " | ".join(titles) + " |",
-        "|---|---|" + "---|" * len(sources),
+        "| first answer | goal | goal, wheel | " + " | ".join(versions) + " |",
+        "|---|---|---|" + "---|" * len(versions),
     ]
     for name, by_version in seconds.items():
         cells = [f"{x / unit:.1f} ({x:.1f} s)" for x in by_version.values()]
-        goal = f"{PROGRAMS[name][0]:g}" + (", in a wheel" if name == COMMAND else "")
-        lines.append(f"| {name} | {goal} | " + " | ".join(cells) + " |")
+        goals = PROGRAMS[name][0], WHEEL_GOALS.get(name)
+        cells = ["" if goal is None else f"{goal:g}" for goal in goals] + cells
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, help="the package folder of a version")
+    parser.add_argument("--wheel", type=Path, help="the folder of a wheel")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=list(PROGRAMS), metavar="NAME")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     before = {"before": options.before.resolve()} if options.before else {}
-    sources = before | {"now": HERE}
+    wheel = {"wheel": options.wheel.resolve()} if options.wheel else {}
+    sources = before | {"now": HERE} | wheel
     loads = [load()]
     began = datetime.now(UTC)
     unit, seconds = measure(sources, options.only or list(PROGRAMS), options.repeats)
     loads.append(load())
-    lines = show(unit, seconds, sources)
+    lines = show(unit, seconds)
     print("\n".join(lines))
     if options.out:
         command = (
             f"python -m benchmarks.engine.first_answer --repeats {options.repeats}"
         )
         command += " --before FOLDER" if before else ""
+        command += " --wheel FOLDER" if wheel else ""
         if options.only:
             command += " --only " + " ".join(f'"{name}"' for name in options.only)
+        commits = [
+            f'`{version}` is the commit "{subject(path)}".'
+            for version, path in (before | {"now": HERE}).items()
+        ]
+        if wheel:
+            commits.append("`wheel` is built from `now`, with its library.")
         head = f"""# CPU seconds to the first answer
 
 `{command}`, {began:%Y-%m-%d %H:%M} UTC. User and system time of fresh processes that find
 nothing compiled, best of {options.repeats}, interleaved, as multiples of `import numba` in
 the same run ({unit:.2f} s); load averages {loads[0]} when it began and {loads[1]} at the end.
-Seconds grow with the load; the multiples grow less.
+Seconds grow with the load; the multiples grow less. {" ".join(commits)}
 """
         options.out.write_text(head + "\n" + "\n".join(lines) + "\n")
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import build_library
+import numba
 import numpy as np
 import pytest
 
@@ -59,6 +60,14 @@ def link(folder, table=TABLE):
     command = ["cc", "-shared", "-fPIC", "-o", folder / "kernels.so", source]
     subprocess.run([str(word) for word in command], check=True)
     return name_file(folder / "kernels.so")
+
+
+@numba.njit
+def fail_seldom(state, action, rng):
+    reward = rng.random()
+    if reward < 0.002:
+        raise ValueError("so small")
+    return reward, (state + 1) % 5
 
 
 def refuse():
@@ -145,6 +154,53 @@ def test_a_kernel_that_does_not_come_to_its_end_is_an_error(tmp_path, monkeypatc
     use(link(tmp_path), monkeypatch)
     with pytest.raises(RuntimeError, match="fails did not come to its end"):
         library.LibraryMachine("fails", refuse)()
+
+
+def test_an_error_in_a_users_step_is_told_as_numbas_form_tells_it(monkeypatch):
+    """The library's kernels only say that they did not come to their end."""
+    problem = sc.MDP(
+        fail_seldom,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        initial_state=0,
+    )
+
+    def plan():
+        with pytest.raises(sc.OracleError) as error:
+            sc.plan(problem, method="certified", epsilon="10%", delta=0.1)
+        return str(error.value)
+
+    expected, run = plan(), library.LibraryMachine.__call__
+
+    def run_library(machine, *arguments):
+        try:
+            return run(machine, *arguments)
+        except ValueError as error:
+            raise library.UnfinishedKernel(machine.name) from error
+
+    monkeypatch.setattr(library.LibraryMachine, "__call__", run_library)
+    assert plan() == expected
+    assert "so small" in expected
+
+
+@needs_compiler
+def test_a_kernel_that_raises_ends_without_python(tmp_path, monkeypatch):
+    """Its stubs stand for Python's functions, which would end the process."""
+
+    @numba.njit
+    def divide(x):
+        if x == 0:
+            raise ValueError("zero")
+        return 1.0 / x
+
+    divide.compile((numba.int64,))
+    signature = divide.signatures[0]
+    use(build_library.build(tmp_path, [("divide", divide, signature)]), monkeypatch)
+    machine = library.LibraryMachine("divide", refuse)
+    assert machine(4) == 0.25
+    with pytest.raises(library.UnfinishedKernel, match="divide"):
+        machine(0)
 
 
 @needs_compiler
