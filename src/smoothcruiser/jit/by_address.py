@@ -189,7 +189,7 @@ def bind() -> None:
     """Give LLVM the addresses, after Numba has given it those of its helpers."""
     if not sys.platform.startswith("linux"):
         return
-    from llvmlite import binding
+    from llvmlite import binding  # type: ignore[import-untyped]
     from numba.core.registry import cpu_target
 
     assert cpu_target.target_context is not None  # has given LLVM the helpers

@@ -10,6 +10,10 @@ of words, one argument after the other, and the address of its results:
   [dtype:n:w]  an array            its address, and the lengths of its n axes
   (...)  a tuple                   its members
 
+A kernel that calls a user's step by address has one for each version of Numba, whose
+calling convention the step has. Where the step raises, the kernel does not come to its end
+(``UnfinishedKernel``), and its caller repeats the step in Python, which tells the error.
+
 The name of a kernel has a fingerprint of its sources, as on disk (``jit.build``), and a
 library lists the names and forms that it has. So edited sources, or arguments of another
 form, find nothing, and Numba compiles as it does in a source checkout. The file's name is
