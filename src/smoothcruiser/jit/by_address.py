@@ -35,7 +35,6 @@ from importlib.metadata import version
 from typing import Any
 
 from smoothcruiser.jit.build import compile_function, source_fingerprint
-from smoothcruiser.jit.library import LibraryMachine, shared_machine
 from smoothcruiser.jit.primitives import address_of, float_at, int_at, invoke, put_int
 
 # codes of the requests
@@ -125,22 +124,15 @@ def number_step(data: Any, state: int, action: int, rng: Any) -> Any:
     return float_at(data[1], 0), int_at(data[1], 2), end_flag != 0
 
 
-def row_loop(loop: Any) -> LibraryMachine:
-    """A loop that samples rows of words."""
+def row_parts() -> dict[str, Any]:
+    """The parts of a loop that samples rows of words."""
     row_functions = {"STEP": step, "LOAD": load_row, "STORE": store_row}
-    return _shared_loop(loop, row_functions)
+    return _compile_parts(row_functions)
 
 
-def number_loop(loop: Any) -> LibraryMachine:
-    """A loop that samples whole numbers."""
-    return _shared_loop(loop, {"STEP": number_step})
-
-
-def _shared_loop(loop: Any, functions: dict[str, Any]) -> LibraryMachine:
-    def compile_loop() -> Any:
-        return compile_function(loop, nogil=True, **_compile_parts(functions))
-
-    return shared_machine(loop, name_parts(), compile_loop)
+def number_parts() -> dict[str, Any]:
+    """The parts of a loop that samples whole numbers."""
+    return _compile_parts({"STEP": number_step})
 
 
 def _compile_parts(functions: dict[str, Any]) -> dict[str, Any]:

@@ -116,9 +116,14 @@ def make_loop(
     if user_step is None:
         loop = inline_step()
     else:
-        share = by_address.row_loop if is_row_kernel else by_address.number_loop
+        parts = by_address.row_parts if is_row_kernel else by_address.number_parts
+
+        def compile_loop() -> Any:
+            return compile_function(kernel, nogil=True, **parts())
+
+        shared_kernel = shared_machine(kernel, by_address.name_parts(), compile_loop)
         later = None if tier == ADDRESS else Handover(build)
-        loop = StepLoop(share(kernel), codec, user_step=user_step, later=later)
+        loop = StepLoop(shared_kernel, codec, user_step=user_step, later=later)
     _loops[loop_key] = loop
     return loop
 
