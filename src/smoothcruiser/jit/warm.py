@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,9 @@ def start_warming(kernels: Iterable[tuple[Any, str | None]]) -> Any:
     folder = find_folder() if words and may_start() else None
     if folder is None:
         return None
-    mark_path = folder / f"warm-{hashlib.sha256(repr(words).encode()).hexdigest()[:16]}"
+    mark_path = (
+        folder / f"warm-{hashlib.sha256(repr(words).encode()).hexdigest()[:16]}"
+    )
     try:
         set_mark(mark_path)
     except OSError:  # another process is at it, or the disk cannot be written
@@ -112,25 +115,29 @@ def forget(child: Any) -> None:
 
 def compile_kernels(words: Iterable[str]) -> None:
     """Make the requests that compile the kernels named, or load what is compiled."""
-    import smoothcruiser as sc
     from smoothcruiser.jit.forms import KernelFamily
 
     def step(state: int, action: int, rng: Any) -> tuple[float, int]:
         return 0.5 * (state % 2), (state + action + rng.integers(3)) % 5
 
     KernelFamily.first_form = True
+    sc: Any = import_module(__package__.partition(".")[0])  # the front door
     operator = sc.Entropy(0.1)
     for word in words:
         kernel_name, _, bound = word.partition("=")
         facts = REQUESTS[kernel_name]
         if not facts:
-            table = {"P": [[[0.5, 0.5]], [[0.0, 1.0]]], "R": [[0.1], [0.9]]}
-            problem = sc.tabular(**table, discount=0.5, operator=operator)
+            P, R = [[[0.5, 0.5]], [[0.0, 1.0]]], [[0.1], [0.9]]
+            problem = sc.tabular(P, R, discount=0.5, operator=operator)
             sc.plan(problem, 0, method="exact")
-            continue
-        problem = sc.MDP(step, num_actions=3, operator=operator, **facts)
-        limits = {"budget": NUM_SAMPLES, "delta": 0.1}
-        sc.plan(problem, 0, method="certified", options={"bound": bound}, **limits)
+        else:
+            problem = sc.MDP(step, num_actions=3, operator=operator, **facts)
+            promise = {
+                "budget": NUM_SAMPLES,
+                "delta": 0.1,
+                "options": {"bound": bound},
+            }
+            sc.plan(problem, 0, method="certified", **promise)
 
 
 def main() -> None:
