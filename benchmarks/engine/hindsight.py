@@ -19,13 +19,13 @@ Run: python -m benchmarks.engine.hindsight [--repeats N] [--only WORD ...] [--ou
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -200,11 +200,15 @@ def run_form(
     return float(words[0]), words[1:]
 
 
-def wait_for_helpers(cache: Path) -> None:
-    """Wait until no process of the rule compiles, so that it disturbs no other run."""
-    deadline = time.monotonic() + 300
-    while any(cache.glob("smoothcruiser/warm-*")) and time.monotonic() < deadline:
-        time.sleep(0.5)
+def end_helpers(cache: Path) -> None:
+    """End the processes that compile into a cache of ours: they would disturb others."""
+    for command_path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if (
+                os.fsencode(f"{cache}/smoothcruiser/warm-")
+                in command_path.read_bytes()
+            ):
+                os.kill(int(command_path.parent.name), signal.SIGKILL)
 
 
 class Row(NamedTuple):
@@ -239,12 +243,15 @@ def measure_request(request: Request, repeats: int, warm_cache: Path) -> list[Ro
                     cache = warm_cache
                 cache.mkdir(exist_ok=True)
                 elapsed, words = run_form(script, form, cache, most)
-                wait_for_helpers(cache)
+                end_helpers(cache)
                 if kind == COLD:
                     most = min(most, ENDED * elapsed)
                 answers |= {tuple(words)} if words else set()
                 seconds[kind][form] = min(seconds[kind][form], elapsed)
-                print(f"{request.name}, {kind}, {form}: {elapsed:.2f} s {words}")
+                print(
+                    f"{request.name}, {kind}, {form}: {elapsed:.2f} s {words}",
+                    flush=True,
+                )
     if len(answers) != 1:
         raise SystemExit(f"{request.name}: forms answer differently, {answers}")
     if INTERPRETED in request.forms:  # which no cache serves
