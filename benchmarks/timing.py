@@ -121,6 +121,11 @@ def commit(folder: Path = Path(__file__).parent) -> str:
     return _first_line(["git", "-C", str(folder), "rev-parse", "--short", "HEAD"])
 
 
+def subject(folder: Path = Path(__file__).parent) -> str:
+    """The subject of the commit of the tree of a folder."""
+    return _first_line(["git", "-C", str(folder), "log", "-1", "--format=%s"])
+
+
 def _first_line(command: list[str]) -> str:
     try:
         return subprocess.run(
