@@ -280,7 +280,7 @@ def called_functions(function: types.FunctionType) -> dict[str, types.FunctionTy
 
 
 def count_on_disk(kernels: Collection[tuple[Any, str | None]]) -> int:
-    """How many functions with their salts have machine code from an earlier process.
+    """How many functions with their salts have machine code on disk.
 
     Numba is not imported.
     """

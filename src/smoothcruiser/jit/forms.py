@@ -11,8 +11,8 @@ Which one (``KernelFamily``): kernels that are compiled together are interpreted
 they have spent as long as compiling would take, and compiled from then on. The sum is at
 most about twice that of the better choice in hindsight, whatever the work. A call that
 would take so long by itself is compiled at once, and so is work that is known to
-(``expect``). With a second core another process begins to compile after a second
-(``jit.warm``), and kernels change over once the cache on disk has their code.
+(``expect``). With a second core another process begins to compile after one second
+(``jit.warm``); kernels change over once the cache on disk has their code.
 
 Meanings that differ, which kernels therefore avoid: Python raises where a float is
 divided by zero or overflows in ``exp``; a memoryview has no rows (``x[i]`` of two
@@ -41,7 +41,7 @@ LOADING, IMPORTING = 0.4, 0.5
 LIBRARY_LOADING = 0.02  # of a wheel's library
 # seconds for one element of an array in one pass of an interpreted kernel
 PER_ELEMENT = 2e-7
-WARMING = 1.0  # interpreted seconds after which another process begins to compile
+WARMING = 1.0  # interpreted seconds before another process compiles
 PATIENCE = 1.1  # how much longer than compiling takes it is waited for
 LOOKING = 0.2  # seconds between two looks at the cache on disk
 
@@ -149,10 +149,11 @@ class KernelFamily:
             self.num_seen, self.look_time = num_called, now
         if num_called and self.on_disk == num_called:
             return importing + LOADING
-        return importing + self.compiling * (PATIENCE if self._is_warming() else 1.0)
+        patience = PATIENCE if self._is_warming() else 1.0
+        return importing + patience * self.compiling
 
     def _is_warming(self) -> bool:
-        """Whether another process compiles; it is started where that may pay."""
+        """Whether another process compiles; it is started where it may pay."""
         if self.may_warm and self.interpreted_seconds > WARMING:
             from smoothcruiser.jit.warm import start_warming
 

@@ -1,15 +1,17 @@
 """Another process that compiles kernels while this one interprets them.
 
-``python -m smoothcruiser.jit.warm KERNEL[=BOUND] ...`` makes one small request of its own
-for each kernel named, with all kernels compiled, so that their machine code is in the
-cache on disk. It gets names alone: no objects and no code of a user. The process that
-started it never waits for it, and may end first: its code serves the next run then.
+``python -m smoothcruiser.jit.warm MARK KERNEL[=BOUND] ...`` makes a small request
+for each kernel named, with all kernels compiled, so that their machine code is
+in the cache on disk. It gets names alone: no objects and no code of a user. The
+process that started it never waits for it, and may end first: its code serves
+the next run then.
 
-Where a process cannot be started, or would share the only core, nothing happens and
-nothing is printed: kernels stay interpreted until they have taken as long as compiling.
-That holds for frozen applications, for workers, for a disk that cannot be written, for
-limits on processes, and with ``SMOOTHCRUISER_WARM=0``. Kernels of one kind are compiled
-by one process at a time: a file in the cache marks that it runs.
+Where a process cannot be started, or would share the only core, nothing happens
+and nothing is printed: kernels stay interpreted until they have taken as long
+as compiling. That holds for frozen applications, for workers, for a disk that
+cannot be written, for limits on processes, and with ``SMOOTHCRUISER_WARM=0``.
+Kernels of one kind are compiled by one process at a time: a file in the cache,
+the mark, says that it runs.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ VARIABLE = "SMOOTHCRUISER_WARM"  # "0": no process is started
 MOST_SECONDS = 300  # of CPU time
 STALE_SECONDS = 900  # after which a mark counts no more
 NUM_SAMPLES = 200
-# the kernels that stand for all that are compiled with them: the request that runs them
+# for kernels that stand for all that are compiled with them, a request
 REQUESTS: dict[str, dict[str, Any]] = {
     "sweep": {"discount": 0.5},
     "sweep_layers": {"discount": 0.9, "horizon": 3},
@@ -42,7 +44,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 
 
 def start_warming(kernels: Iterable[tuple[Any, str | None]]) -> Any:
-    """Start the process for kernels with their salts; None where there can be none."""
+    """Start the process for kernels with their salts; None where none may be."""
     words = sorted(
         f"{kernel.__name__}={salt.rpartition('_')[0]}" if salt else kernel.__name__
         for kernel, salt in kernels
@@ -77,11 +79,13 @@ def start_warming(kernels: Iterable[tuple[Any, str | None]]) -> Any:
 
 def may_start() -> bool:
     """Whether this process may have a helper: a core, a Python, and leave."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
     program = os.path.basename(sys.executable or "").lower()
     return (
         os.environ.get(VARIABLE) != "0"
-        and (cores or os.cpu_count() or 1) > 1
+        and cores > 1
         and not getattr(sys, "frozen", False)
         and program.startswith(("python", "pypy"))
         and multiprocessing.parent_process() is None
@@ -98,7 +102,7 @@ def set_mark(path: Path) -> None:
 
 
 def child_environment() -> dict[str, str]:
-    """This environment, for a process in another folder that starts none itself."""
+    """This environment, for a process elsewhere that starts none itself."""
     folders = {
         name: os.path.abspath(os.environ[name])
         for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
@@ -114,7 +118,7 @@ def forget(child: Any) -> None:
 
 
 def compile_kernels(words: Iterable[str]) -> None:
-    """Make the requests that compile the kernels named, or load what is compiled."""
+    """Make the requests that compile the kernels named."""
     from smoothcruiser.jit.forms import KernelFamily
 
     def step(state: int, action: int, rng: Any) -> tuple[float, int]:
@@ -141,13 +145,14 @@ def compile_kernels(words: Iterable[str]) -> None:
 
 
 def main() -> None:
-    """Compile what the command line names, within the limit; remove the mark."""
+    """Compile what the command line names, and remove the mark."""
     mark_path, *words = sys.argv[1:]
     try:
         with contextlib.suppress(ImportError, OSError, ValueError):
             import resource  # not on Windows
 
-            resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+            limits = MOST_SECONDS, MOST_SECONDS
+            resource.setrlimit(resource.RLIMIT_CPU, limits)
         compile_kernels(words)
     finally:
         Path(mark_path).unlink(missing_ok=True)

@@ -389,7 +389,7 @@ INTERPRETED_CALL = 6e-6  # seconds of a call of a table, interpreted
 
 
 def is_sooner_interpreted(problem: Problem, search: Search, num_calls: int) -> bool:
-    """Whether a table's tree is grown before its machine would be compiled or loaded.
+    """Whether a table's tree is grown before its machine would be ready.
 
     The trees that this process has interpreted so count, too.
     """

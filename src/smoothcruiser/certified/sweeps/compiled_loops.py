@@ -83,7 +83,7 @@ LOOPS = {loop.__name__: loop for loop in (*GRAPH_LOOPS, *OPERATOR_LOOPS, *BOUND_
 def expect_calls(num_calls: float, seconds: float | None) -> None:
     """Note that a search will take so many calls, or so long if that is less.
 
-    What a call costs depends on the world: more than the least is seen as it is spent.
+    The least of a call counts; what it takes is seen as it is spent.
     """
     CERTIFIED.expect(min(num_calls * CALL_SECONDS, seconds or math.inf))
 
