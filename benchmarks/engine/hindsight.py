@@ -361,23 +361,28 @@ def time_calls(repeats: int, cache: Path) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--only", nargs="+", metavar="WORD", help="in requests' names")
+    parser.add_argument(
+        "--only", nargs="+", metavar="WORD", help="of requests' names, one of"
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     loads, began = [load()], datetime.now(UTC)
     requests = list_requests()
     if options.only:
-        requests = [r for r in requests if all(w in r.name for w in options.only)]
+        requests = [r for r in requests if any(w in r.name for w in options.only)]
+    command = f"python -m benchmarks.engine.hindsight --repeats {options.repeats}"
+    if options.only:
+        command += " --only " + " ".join(f'"{word}"' for word in options.only)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as warm_folder:
         cache = Path(warm_folder)
         for request in requests:
             rows += measure_request(request, options.repeats, cache)
-            page = show_page(rows, [], options.repeats, loads, began)
+            page = show_page(rows, [], command, [*loads, load()], began)
             if options.out:  # what a run that is stopped leaves
                 options.out.write_text(page)
         plain_lines = time_calls(options.repeats, cache)
-    page = show_page(rows, plain_lines, options.repeats, [*loads, load()], began)
+    page = show_page(rows, plain_lines, command, [*loads, load()], began)
     print(page)
     if options.out:
         options.out.write_text(page)
@@ -386,7 +391,7 @@ def main() -> None:
 def show_page(
     rows: list[Row],
     plain_lines: list[str],
-    repeats: int,
+    command: str,
     loads: list[list[float]],
     began: datetime,
 ) -> str:
@@ -395,9 +400,9 @@ def show_page(
     largest = max(row.ratio for row in rows)
     return f"""# The choice between interpreting and compiling, in hindsight
 
-`python -m benchmarks.engine.hindsight --repeats {repeats}`, {began:%Y-%m-%d %H:%M} UTC,
+`{command}`, {began:%Y-%m-%d %H:%M} UTC,
 commit "{subject(SOURCE)}". CPU seconds of fresh processes, their start included, best of
-{repeats}; load averages {loads[0]} when it began and {loads[-1]} at the end.
+`--repeats`; load averages {loads[0]} when it began and {loads[-1]} at the end.
 {len(rows) // 2} requests, on an empty cache and on a warm one: {len(above)} of {len(rows)} ratios
 are above {MOST_RATIO}, the largest is {largest:.2f}. A process that compiles beside the
 rule's is not counted. A run is ended soon after it has taken longer than the fastest form.
