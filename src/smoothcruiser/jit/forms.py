@@ -37,7 +37,7 @@ from smoothcruiser.jit.library import load_library, shared_machine
 from smoothcruiser.run_control.clock import pause_clock
 
 # CPU seconds of loading a family that an earlier process kept, and of importing Numba
-LOADING, IMPORTING = 0.4, 0.5
+LOADING, IMPORTING = 0.2, 0.3
 LIBRARY_LOADING = 0.02  # of a wheel's library
 # seconds for one element of an array in one pass of an interpreted kernel
 PER_ELEMENT = 2e-7
