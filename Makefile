@@ -107,6 +107,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python -m benchmarks.scale.cluster --out docs/evidence/cluster.md
 	@$(BIN)/python -m benchmarks.engine.latency --out docs/evidence/latency.md
 	@$(BIN)/python -m benchmarks.engine.first_answer --out docs/evidence/first-answer.md
+	@$(BIN)/python -m benchmarks.engine.hindsight --out docs/evidence/hindsight.md
 	@$(BIN)/python -m benchmarks.reliability.damaged_stores --out docs/evidence/damaged-stores.md
 	@$(BIN)/python -m benchmarks.reliability.damaged_cache --out docs/evidence/damaged-cache.md
 	@$(BIN)/python -m benchmarks.reliability.command_lines --lines 3000 --out docs/evidence/command-lines.md

@@ -1,5 +1,6 @@
 """Which tests are evidence because of what they cost, where no other test needs it;
-and tests search for their schedules, whatever was kept on disk.
+and tests search for their schedules, whatever was kept on disk, and start no process
+that compiles beside them.
 
 CI has twelve minutes on two cores. A test named here takes seconds, mostly to compile
 what nobody else uses; ``make evidence`` runs it (marker ``slow``). What is measured is
@@ -67,4 +68,5 @@ def _schedules_are_searched() -> Iterator[None]:
     """Keep no schedules; those that started processes keep are apart from these."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("smoothcruiser.schedule.schedule_cache.is_on", lambda: False)
+        patch.setenv("SMOOTHCRUISER_WARM", "0")
         yield

@@ -34,7 +34,7 @@ from smoothcruiser.run_control.stop_requests import StopRequest
 
 REPORT_SECONDS = 0.1  # between two reports
 # the loops of the solver for built-in operators, interpreted or compiled
-EXACT = KernelFamily(compiling=9.0)
+EXACT = KernelFamily(compiling=5.0)
 # sweeps between two looks at the clock: at first, and for how long
 FIRST_PART, PART_SECONDS = 16, 0.025
 

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import hashlib
 import types
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from smoothcruiser.jit.disk_cache import CodeCache, code_prefix, has_code
+from smoothcruiser.jit.disk_cache import CodeCache, code_prefix, count_coded
 from smoothcruiser.jit.primitives import PRIMITIVES, Inlined
 from smoothcruiser.run_control import signal_listener
 from smoothcruiser.run_control.clock import pause_clock
@@ -278,11 +279,17 @@ def called_functions(function: types.FunctionType) -> dict[str, types.FunctionTy
     return {name: f for name, f in named.items() if _is_part(f, function)}  # type: ignore[misc]
 
 
+def count_on_disk(kernels: Collection[tuple[Any, str | None]]) -> int:
+    """How many functions with their salts have machine code on disk.
+
+    Numba is not imported.
+    """
+    return count_coded([_prefix_on_disk(*kernel) for kernel in kernels])
+
+
 @cache
-def is_on_disk(function: types.FunctionType, salt: str | None = None) -> bool:
-    """Whether an earlier process kept the compiled form; Numba is not imported."""
-    prefix = code_prefix(function, name_on_disk(function, salt))
-    return prefix is not None and has_code(prefix)
+def _prefix_on_disk(function: types.FunctionType, salt: str | None) -> str | None:
+    return code_prefix(function, name_on_disk(function, salt))
 
 
 def _deep_names(function: types.FunctionType) -> set[str]:

@@ -44,7 +44,7 @@ import re
 import stat
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ LARGEST = 32_000_000  # bytes of an entry; the largest machines have 0.6 million
 NAMES = re.compile(
     rf"({CODE}-[0-9a-f]{{32}}|{SCHEDULE})-[0-9a-f]{{32}}(\.tmp\.[0-9a-f]{{16}})?"
 )
+DIGITS = 32  # of a digest, which ends an entry's name
 OWN = "private-"  # begins the name of a user's own folder inside one that others write
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 SEAL_BYTES = hashlib.sha256().digest_size
@@ -169,7 +170,7 @@ def _trim() -> None:
 
 def digest_of(*words: Any) -> str:
     """32 hex digits over plain data."""
-    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:DIGITS]
 
 
 def read_entry(name: str) -> bytes | None:
@@ -284,9 +285,10 @@ def code_prefix(function: types.FunctionType, name: str) -> str | None:
     return f"{CODE}-{digest_of(_environment_words(), *key_words)}-"
 
 
-def has_code(prefix: str) -> bool:
-    """Whether there is machine code of a function, for any signature."""
-    return any(path.name.startswith(prefix) for path in list_entries())
+def count_coded(prefixes: Collection[str | None]) -> int:
+    """How many functions have machine code on disk, for any signature."""
+    names = {path.name[:-DIGITS] for path in list_entries()}
+    return sum(prefix in names for prefix in prefixes)
 
 
 def _type_words(kind: Any) -> Iterator[Any]:

@@ -11,7 +11,8 @@ Which one (``KernelFamily``): kernels that are compiled together are interpreted
 they have spent as long as compiling would take, and compiled from then on. The sum is at
 most about twice that of the better choice in hindsight, whatever the work. A call that
 would take so long by itself is compiled at once, and so is work that is known to
-(``expect``).
+(``expect``). With a second core another process begins to compile after one second
+(``jit.warm``); kernels change over once the cache on disk has their code.
 
 Meanings that differ, which kernels therefore avoid: Python raises where a float is
 divided by zero or overflows in ``exp``; a memoryview has no rows (``x[i]`` of two
@@ -22,6 +23,7 @@ rows and slices is interpreted over the arrays themselves (``views=False``).
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 import types
@@ -30,25 +32,33 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.jit.build import called_functions, compile_function, is_on_disk
+from smoothcruiser.jit.build import called_functions, compile_function, count_on_disk
 from smoothcruiser.jit.library import load_library, shared_machine
 from smoothcruiser.run_control.clock import pause_clock
 
 # CPU seconds of loading a family that an earlier process kept, and of importing Numba
-LOADING, IMPORTING = 0.4, 0.5
+LOADING, IMPORTING = 0.2, 0.3
 LIBRARY_LOADING = 0.02  # of a wheel's library
 # seconds for one element of an array in one pass of an interpreted kernel
 PER_ELEMENT = 2e-7
+WARMING = 1.0  # interpreted seconds before another process compiles
+PATIENCE = 1.1  # how much longer than compiling takes it is waited for
+LOOKING = 0.2  # seconds between two looks at the cache on disk
 
 
 class KernelFamily:
     """Kernels that are compiled together, interpreted until that pays."""
 
+    first_form: bool | None = None  # of families that are made from now on
+
     def __init__(self, compiling: float) -> None:
         """``compiling``: about the CPU seconds of compiling all that most calls need."""
         self.compiling, self.interpreted_seconds = compiling, 0.0
-        self.is_compiled: bool | None = None  # None: chosen by the seconds
+        self.is_compiled = self.first_form  # None: chosen by the seconds
         self.called: set[tuple[Any, str | None]] = set()  # kernels, with their salts
+        self.num_seen, self.on_disk, self.look_time = 0, 0, -math.inf
+        self.child: Any = None  # the process that compiles
+        self.may_warm = True
 
     def kernel(
         self,
@@ -133,10 +143,22 @@ class KernelFamily:
     def seconds_until_ready(self) -> float:
         """About the seconds until the compiled forms of the called kernels are ready."""
         importing = 0.0 if "numba" in sys.modules else IMPORTING
-        on_disk = bool(self.called) and all(
-            is_on_disk(*kernel) for kernel in self.called
-        )
-        return importing + (LOADING if on_disk else self.compiling)
+        now, num_called = time.perf_counter(), len(self.called)
+        if num_called > self.num_seen or now > self.look_time + LOOKING:
+            self.on_disk = count_on_disk(self.called)
+            self.num_seen, self.look_time = num_called, now
+        if num_called and self.on_disk == num_called:
+            return importing + LOADING
+        patience = PATIENCE if self._is_warming() else 1.0
+        return importing + patience * self.compiling
+
+    def _is_warming(self) -> bool:
+        """Whether another process compiles; it is started where it may pay."""
+        if self.may_warm and self.interpreted_seconds > WARMING:
+            from smoothcruiser.jit.warm import start_warming
+
+            self.may_warm, self.child = False, start_warming(self.called)
+        return self.child is not None and self.child.poll() is None
 
     def expect(self, seconds: float) -> None:
         """Compile before the first call where so many interpreted seconds are known."""

@@ -39,13 +39,13 @@ from smoothcruiser.methods.base import (
     Session,
 )
 from smoothcruiser.progress import Callback, Phases, add_earlier_work
-from smoothcruiser.query import Query
+from smoothcruiser.query import Compute, Query
 from smoothcruiser.run_control.clock import Clock, pause_clock
 from smoothcruiser.run_control.control import Limits
 from smoothcruiser.run_control.stop_requests import StopRequest, stoppable_run
 from smoothcruiser.tree.proofs import check_solvable
 from smoothcruiser.tree.search_rules import UCT, Search
-from smoothcruiser.tree.search_setting import Growth
+from smoothcruiser.tree.search_setting import Growth, is_sooner_interpreted
 
 if TYPE_CHECKING:
     from smoothcruiser.progress import Progress
@@ -217,7 +217,7 @@ class PreparedTree(Prepared):
         if phases.begin("compiling"):
             stop_reason = SAID_STOP if phases.refused else BY_HAND
             return _answer_without_tree(self.method, query, stop_reason)
-        tree = _plant_tree(self.method, query)
+        tree = _plant_tree(self.method, query, by_work=True)
         try:
             estimate = self._grow_and_answer(tree, hold, watch)
             return replace(estimate, compile_seconds=watch.compile_seconds())
@@ -394,18 +394,29 @@ def _with_reward_bounds(tree: Tree, answer: Estimate) -> Estimate:
     )
 
 
-def _plant_tree(method: TreeSearch, query: Query) -> Tree:
-    """A tree with its root; loading and compiling its machine is not counted."""
+def _plant_tree(method: TreeSearch, query: Query, *, by_work: bool = False) -> Tree:
+    """A tree with its root; loading and compiling its machine is not counted.
+
+    ``by_work``: a tree whose calls are few and known is interpreted.
+    """
     with pause_clock():
         from smoothcruiser.tree.tree import Tree
 
-        compute = query.compute
+        compute, num_calls = query.compute, query.limits.calls
+        executor = compute.executor
+        if (
+            by_work
+            and compute == Compute()
+            and num_calls is not None
+            and is_sooner_interpreted(query.problem, method.search, num_calls)
+        ):
+            executor = "reference"
         return Tree(
             query.problem,
             query.place,
             method=method.search,
             seed=query.seed,
-            executor=compute.executor,
+            executor=executor,
             workers=compute.workers,
             scheduler=compute.scheduler,
             tls=compute.tls,

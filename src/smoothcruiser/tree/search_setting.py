@@ -27,6 +27,7 @@ from typing import Any
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
 from smoothcruiser.engines.registry import find_executor, machine_code, not_compiled
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit.forms import PER_ELEMENT, KernelFamily
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators import Operator
@@ -40,7 +41,7 @@ from smoothcruiser.tree.evaluators.evaluator_queue import (
     evaluator_notes,
     evaluators_for,
 )
-from smoothcruiser.tree.kernels.array_tree import TreeStart
+from smoothcruiser.tree.kernels.array_tree import TreeStart, needs_extras
 from smoothcruiser.tree.node import SearchTree
 from smoothcruiser.tree.proofs import note_of, rounding
 from smoothcruiser.tree.search_numbers import NO_PRIOR, OWN_PICK, Setting
@@ -380,6 +381,37 @@ def is_machine_code(problem: Problem, search: Search, executor: str | None) -> b
     if refusal is not None:
         raise InvalidInput(refusal)
     return uses_machine
+
+
+# the machine over tables, and Numba's own helpers
+TREES = KernelFamily(compiling=8.0)
+INTERPRETED_CALL = 6e-6  # seconds of a call of a table, interpreted
+
+
+def is_sooner_interpreted(problem: Problem, search: Search, num_calls: int) -> bool:
+    """Whether a table's tree is grown before its machine would be ready.
+
+    The trees that this process has interpreted so count, too.
+    """
+    is_simple = (
+        problem.tables is not None
+        and problem.operator.built_in
+        and problem.value_gap is None
+        and search.trees == search.leaf_rollouts == 1
+        and evaluators_for(problem, search, 0) is None
+    )
+    rule = search.rule(problem.operator)
+    if not is_simple or rule.descent == OWN_PICK:
+        return False
+    from smoothcruiser.tree.kernels import kernel
+    from smoothcruiser.tree.kernels.parts_kernel import table_salt
+
+    seconds = num_calls * INTERPRETED_CALL
+    salt = table_salt(extras=needs_extras(rule, setting_of(problem, search)))
+    if TREES.must_compile(kernel.grow, (), seconds / PER_ELEMENT, salt):
+        return False
+    TREES.interpreted_seconds += seconds
+    return True
 
 
 def _is_pool(executor: str | None) -> bool:

@@ -20,7 +20,6 @@ from smoothcruiser.engines.compiled.kernel import (
     store,
     transition,
 )
-from smoothcruiser.jit import memory
 from smoothcruiser.jit.build import compile_function, source_fingerprint
 from smoothcruiser.jit.primitives import (
     tabular_legal,
@@ -204,6 +203,11 @@ def own_sources() -> str:
     return hashlib.sha256(fingerprints.encode()).hexdigest()[:12]
 
 
+def table_salt(*, extras: bool) -> str:
+    """The name on disk of the machine over tables."""
+    return f"tables_{own_sources()}" + ("_extras" if extras else "")
+
+
 def choose_parts(parts: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """The replacements of these names, with the salt that tells them apart."""
     chosen_parts = {name: parts[name] for name in names if name in parts}
@@ -215,6 +219,8 @@ def kernel_parts(parts: dict[str, Any]) -> dict[str, Any]:
 
     A machine is cached on disk where ``parts`` has a salt, or is empty.
     """
+    from smoothcruiser.jit import memory  # which imports Numba
+
     made_parts = {
         name: compile_function(function, **choose_parts(parts, names))
         if set(names) & set(parts)
