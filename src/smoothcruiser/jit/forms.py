@@ -97,8 +97,11 @@ class KernelFamily:
                     return library_call()
             if replace or self.must_compile(function, arguments, work, salt):
                 if not compiled:
-                    machine = shared_machine(function, salt, compile_parts)
-                    compiled.append(machine if is_shared else compile_parts())
+                    compiled.append(
+                        shared_machine(function, salt, compile_parts)
+                        if is_shared  # with a user's functions in it, it has no name
+                        else compile_parts()
+                    )
                 return compiled[0](*arguments)
             start_time = time.perf_counter()
             try:
