@@ -43,7 +43,7 @@ def pondering():
 
 
 def test_time_is_dealt_out_over_the_moves_that_are_left():
-    watch = clock.Clock(WALK, 70.0, None)
+    watch = clock.EpisodeClock(WALK, 70.0, None)
     assert watch.share(0, None) == 10.0
     assert watch.share(0, 7) == 10.0
     watch.spend(10.0)
@@ -56,12 +56,16 @@ def test_time_is_dealt_out_over_the_moves_that_are_left():
     )  # over, and a decision is made all the same
     watch.begin()
     assert watch.share(0, None) == 10.0
-    assert clock.Clock(WALK, 70.0, 2.5).share(0, None) == 2.5  # seconds= is the most
-    turns = clock.Clock(GAME, 70.0, None)
+    assert (
+        clock.EpisodeClock(WALK, 70.0, 2.5).share(0, None) == 2.5
+    )  # seconds= is the most
+    turns = clock.EpisodeClock(GAME, 70.0, None)
     assert turns.share(0, None) == 70.0 / 4  # four of seven moves
     assert turns.share(1, 5) == 70.0 / 3
     endless = replace(WALK, horizon=None, discount=0.9)
-    assert clock.Clock(endless, 60.0, None).share(9, None) == 60.0 / clock.EXPECTED
+    assert (
+        clock.EpisodeClock(endless, 60.0, None).share(9, None) == 60.0 / clock.EXPECTED
+    )
 
 
 def test_an_agent_keeps_the_time_of_an_episode(monkeypatch):

@@ -90,13 +90,16 @@ def _parse_text(
 
 def source_node(function: FunctionType) -> Function | None:
     """The parsed source of a function; None where its own text is not at hand."""
-    code, scope = function.__code__, function.__globals__
-    # the cell of a notebook has text in this process alone, and none in its workers
-    origin = getattr(scope.get("__spec__"), "origin", None)
-    if origin != code.co_filename and not os.path.isfile(code.co_filename):
-        return None
-    linecache.lazycache(code.co_filename, scope)
+    code = function.__code__
+    linecache.lazycache(code.co_filename, function.__globals__)
     return _find_node(code, code.co_filename)
+
+
+def is_everywhere(function: FunctionType) -> bool:
+    """Whether other processes have a function's text: a notebook's cell has it here alone."""
+    file_name = function.__code__.co_filename
+    origin = getattr(function.__globals__.get("__spec__"), "origin", None)
+    return origin == file_name or os.path.isfile(file_name)
 
 
 @lru_cache(maxsize=4096)  # also: the text as it was when the function was first read
@@ -147,7 +150,8 @@ def named_values(function: FunctionType) -> dict[str, Any]:
 
 def read_function(function: FunctionType) -> Reading:
     """The text of a function, or what its code says about itself, read."""
-    node, code = source_node(function), function.__code__
+    code = function.__code__
+    node = source_node(function) if is_everywhere(function) else None
     codes = inner_codes(code)
     code_names = dict.fromkeys(name for inner in codes for name in inner.co_names)
     if node is not None:
