@@ -318,7 +318,7 @@ def test_what_is_no_progress_is_refused(wrong):
 
 
 def test_a_progress_object_may_have_any_attributes():
-    """Only ``follow`` is shown the tree; ``watch`` of a user's object is its own."""
+    """Any attribute of a user's progress function is its own, ``watch`` too."""
 
     class Meter:
         watch = 3.5  # a stopwatch, say
