@@ -34,13 +34,14 @@ from typing import Any
 
 SAME_SECONDS = 0.3  # below the time between two presses of a key, above a wrapper's
 ENDING_SECONDS = 1.0  # in which the listener is certain to run
+CHANGING_SECONDS = 10.0  # in which it changes its form, on a machine however busy
 STDERR = 2  # the listener writes past sys.stderr
 STOPPING = "Stopping; press Ctrl-C again to end now."
 ENDED = "Ended at once."
 
 # The words that ``listen`` reads and writes. A text is an address and a length.
 SIGNALS, FIRST_TIME, CLOCK, SECONDS, NANOSECONDS = 0, 1, 2, 3, 4
-FIRST_TEXT, LAST_TEXT, NUM_WORDS = 5, 7, 9
+FIRST_TEXT, LAST_TEXT, IS_LISTENING, NUM_WORDS = 5, 7, 9, 10
 STOP_SIGNAL, INTERRUPT, MONOTONIC = 0, int(signal.SIGINT), 1
 if hasattr(time, "CLOCK_MONOTONIC"):
     MONOTONIC = time.CLOCK_MONOTONIC
@@ -73,6 +74,7 @@ def listen(descriptor: int, number: Any, address: int, words: Any) -> None:
 
     ``number`` is one byte at ``address``.
     """
+    words[IS_LISTENING] = 1
     while read(descriptor, address, 1) == 1 and number[0] != STOP_SIGNAL:
         if (words[SIGNALS] >> number[0]) & 1 == 0:
             continue
@@ -145,9 +147,16 @@ class SignalListener:
         self.texts[place] = text_buffer
 
     def use_form(self, form: Callable[..., None]) -> None:
-        """Continue with another form of ``listen``, to the end of the process."""
-        self.form = form
+        """Continue with another form of ``listen``, to the end of the process.
+
+        It listens when this returns. The thread needs the lock to change, and machine
+        code that the caller may enter next would never give it.
+        """
+        self.form, self.words[IS_LISTENING] = form, 0
         os.write(self.writer, bytes([STOP_SIGNAL]))
+        deadline = time.monotonic() + CHANGING_SECONDS
+        while self.words[IS_LISTENING] == 0 and time.monotonic() < deadline:
+            time.sleep(0.001)
 
     def is_repeated(self, number: int) -> bool:
         """Whether the main thread hears a signal that belongs to the first one.

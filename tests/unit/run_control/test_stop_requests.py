@@ -89,6 +89,29 @@ def test_the_second_ctrl_c_ends_a_loop_that_nothing_else_can_end(form):
     assert child.communicate()[1] == "Ended at once. It is kept in a file.\n"
 
 
+def test_the_listener_is_unlocked_before_the_run_goes_on():
+    """Law: machine code that takes the lock at once and never gives it is ended, too.
+
+    Threads that want the lock make the listener late.
+    """
+    crowd = "".join(
+        "threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()\n"
+        for _ in range(3)
+    )
+    child = started(
+        LOOPS.format(before=f"import threading\n{FORMS['locked']}\n{crowd}")
+    )
+    child.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + 60.0
+    while child.poll() is None and time.monotonic() < deadline:
+        child.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(0.4)
+    if child.poll() is None:
+        child.kill()
+    assert child.returncode == 130
+
+
 def test_the_first_ctrl_c_stops_python_as_it_always_did():
     child = started(SLEEPS)
     child.send_signal(signal.SIGINT)
