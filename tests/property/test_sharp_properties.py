@@ -12,12 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.kinds import KINDS
-from smoothcruiser.schedule.schedule import Kind
 from smoothcruiser.schedule.verify.sharp import root_promise
 from smoothcruiser.theory import noise as noise_bounds
 
@@ -25,10 +23,12 @@ temperatures = st.floats(0.05, 50.0)
 
 
 @st.composite
-def operators(draw: st.DrawFn) -> Operator:
+def operators(draw: st.DrawFn) -> sc.Operator:
     """Any built-in operator."""
-    kind = draw(st.sampled_from([Entropy, KL, Sparsemax, SquareRoot, Max]))
-    return Max() if kind is Max else kind(draw(temperatures))
+    kind = draw(
+        st.sampled_from([sc.Entropy, sc.KL, sc.Sparsemax, sc.SquareRoot, sc.Max])
+    )
+    return sc.Max() if kind is sc.Max else kind(draw(temperatures))
 
 
 @st.composite
@@ -130,7 +130,7 @@ def test_compiled_schedules_verify_and_are_tight(facts, share, delta, target):
     promise = root_promise(schedule)
     assert promise.half_width <= epsilon * (1 + 1e-9)
     if schedule.root.samples > 1:
-        with pytest.raises(BrokenPromise):
+        with pytest.raises(sc.BrokenPromise):
             replace(
                 schedule,
                 root=replace(schedule.root, samples=schedule.root.samples - 1),
@@ -148,13 +148,16 @@ def test_strong_regularization_is_blind(gamma, k, share):
     """Lambda to infinity: blind rollouts only, a price of O(1/epsilon^2) up to
     the depth log(1/epsilon).
     """
-    facts = Facts(k, k, gamma, Entropy(1e9), (0.0, 1.0))
+    facts = Facts(k, k, gamma, sc.Entropy(1e9), (0.0, 1.0))
     prices = []
     for part in (share, share / 4.0):
         schedule = compile_schedule(
             facts, epsilon=part * facts.value_span(), delta=0.1, adaptive=False
         )
-        assert {level.kind for level in schedule.levels} <= {Kind.CONSTANT, Kind.BLIND}
+        assert {level.kind for level in schedule.levels} <= {
+            sc.Kind.CONSTANT,
+            sc.Kind.BLIND,
+        }
         prices.append(schedule.num_calls)
     depth = 1.0 + math.log(4.0) / max(-math.log(gamma), 0.1) if gamma > 0.0 else 1.0
     assert prices[1] <= 16.0 * (1.0 + depth) * 1.2 * prices[0] + 200 * k
@@ -165,14 +168,14 @@ def test_strong_regularization_is_blind(gamma, k, share):
 def test_weak_regularization_is_sparse_sampling(gamma, k, share):
     """Lambda to 0: plug-ins only, at the price of sparse sampling with plain max."""
     promise = {"epsilon": share / (1.0 - gamma), "delta": 0.1, "adaptive": False}
-    kinds = frozenset(kind for kind in Kind if not KINDS[kind].randomized)
+    kinds = frozenset(kind for kind in sc.Kind if not KINDS[kind].randomized)
     weak = compile_schedule(
-        Facts(k, k, gamma, Entropy(1e-9), (0.0, 1.0)),
+        Facts(k, k, gamma, sc.Entropy(1e-9), (0.0, 1.0)),
         kinds=kinds,
         **promise,  # type: ignore[arg-type]
     )
-    plain = sparse_sampling(Facts(k, k, gamma, Max(), (0.0, 1.0)), **promise)  # type: ignore[arg-type]
-    assert {level.kind for level in weak.levels} <= {Kind.CONSTANT, Kind.PLUGIN}
+    plain = sparse_sampling(Facts(k, k, gamma, sc.Max(), (0.0, 1.0)), **promise)  # type: ignore[arg-type]
+    assert {level.kind for level in weak.levels} <= {sc.Kind.CONSTANT, sc.Kind.PLUGIN}
     assert weak.num_calls == pytest.approx(plain.num_calls, rel=1e-3)
 
 
@@ -182,7 +185,7 @@ def test_easier_promises_are_not_dearer(gamma, temperature, k, share):
     """A larger epsilon or delta, or the value alone, never costs more than 2%
     more (the search is not exhaustive).
     """
-    facts = Facts(k, k, gamma, Entropy(temperature), (0.0, 1.0))
+    facts = Facts(k, k, gamma, sc.Entropy(temperature), (0.0, 1.0))
     promise = {"epsilon": share / (1.0 - gamma), "delta": 0.05, "adaptive": False}
     price = compile_schedule(facts, **promise).num_calls  # type: ignore[arg-type]
     for easier in (

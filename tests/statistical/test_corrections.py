@@ -15,20 +15,20 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import binom
 
-from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+import smoothcruiser as sc
 from smoothcruiser.theory import randomized
 from smoothcruiser.theory.noise import OperatorRule
 
 SMOOTH = [
-    Entropy(0.3),
-    Entropy(1.0),
-    KL(0.5, (0.2, 0.8)),
-    SquareRoot(0.6),
-    Sparsemax(0.7319),
+    sc.Entropy(0.3),
+    sc.Entropy(1.0),
+    sc.KL(0.5, (0.2, 0.8)),
+    sc.SquareRoot(0.6),
+    sc.Sparsemax(0.7319),
 ]
 
 
-def both(operator: Operator, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def both(operator: sc.Operator, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(F, policy) of every row."""
     weights = operator.weights(q.shape[1])
     found = [operator.both(list(row), weights) for row in q]
@@ -39,7 +39,7 @@ def both(operator: Operator, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class Pair:
     """Everything about two means q', q'' that the lemmas bound, row by row."""
 
-    def __init__(self, operator: Operator, first: np.ndarray, second: np.ndarray):
+    def __init__(self, operator: sc.Operator, first: np.ndarray, second: np.ndarray):
         average = 0.5 * (first + second)
         sides = [(q, *both(operator, q)) for q in (average, first, second)]
         (_, f, pi), (_, f1, pi1), (_, f2, pi2) = sides
@@ -64,7 +64,9 @@ def limits(rule: OperatorRule, span: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return norm, np.minimum(rule.curvature * span**2 / 32.0, span / 4.0)
 
 
-def ratios(operator: Operator, first: np.ndarray, second: np.ndarray) -> list[float]:
+def ratios(
+    operator: sc.Operator, first: np.ndarray, second: np.ndarray
+) -> list[float]:
     """The largest ratios of truth to bound: |delta|, B, the bracket."""
     rule = OperatorRule.of(operator, first.shape[1])
     pair = Pair(operator, first, second)
@@ -77,7 +79,9 @@ def ratios(operator: Operator, first: np.ndarray, second: np.ndarray) -> list[fl
 
 
 @pytest.mark.parametrize("k", [2, 3, 5, 10])
-@pytest.mark.parametrize("operator", [Entropy(1.0), SquareRoot(1.0), Sparsemax(1.0)])
+@pytest.mark.parametrize(
+    "operator", [sc.Entropy(1.0), sc.SquareRoot(1.0), sc.Sparsemax(1.0)]
+)
 def test_path_inequalities_hold(operator, k):
     rng = np.random.default_rng(k)
     shape = (400, k)
@@ -94,7 +98,7 @@ def test_path_inequalities_hold(operator, k):
 @pytest.mark.parametrize("k", [2, 3, 10])
 def test_the_bend_of_entropy_is_attained(k):
     """An optimizer comes within a percent of the second-order bound, never above."""
-    operator = Entropy(1.0)
+    operator = sc.Entropy(1.0)
 
     def lost(x: np.ndarray) -> float:
         q, d = x[None, :k], x[None, k:]
@@ -114,7 +118,7 @@ def test_the_bend_of_entropy_is_attained(k):
 @pytest.mark.parametrize("temperature", [0.2, 1.0, 20.0])
 def test_even_policies_have_smaller_brackets(k, temperature):
     """B and the plug-in's bracket are at most M d'Pd/(8 lambda), all values in [0, 1]."""
-    operator, rng = Entropy(temperature), np.random.default_rng(k)
+    operator, rng = sc.Entropy(temperature), np.random.default_rng(k)
     first, second = rng.uniform(size=(2, 600, k))
     first[::2], second[::2] = np.round(first[::2]), np.round(second[::2])
     pair, d = Pair(operator, first, second), first - second
@@ -197,7 +201,7 @@ def test_second_moments_of_corrections_hold_exactly(operator, m):
     assert worst > 0.02
 
 
-@pytest.mark.parametrize("operator", [*SMOOTH, Max()], ids=lambda o: o.name)
+@pytest.mark.parametrize("operator", [*SMOOTH, sc.Max()], ids=lambda o: o.name)
 @pytest.mark.parametrize("m", [1, 3])
 def test_brackets_of_plug_ins_hold_exactly(operator, m):
     worst = 0.0
@@ -216,7 +220,7 @@ def test_brackets_of_plug_ins_hold_exactly(operator, m):
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 20.0])
 def test_second_moments_hold_for_even_policies_of_fewer_actions(temperature):
     """The bound for four actions, against laws of two, three and four (R2a)."""
-    operator, worst = Entropy(temperature), 0.0
+    operator, worst = sc.Entropy(temperature), 0.0
     rule, ones = OperatorRule.of(operator, 4), (0.5, 0.08)
     for k, m, p in itertools.product((2, 3, 4), (1, 2), ones):
         weight, first, second = pairs((p,) * k, m)

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from test_sharp_algebra import Sampler, coin, good_bad, hidden, misses, ragged, turns
 
-from smoothcruiser.operators import KL, Entropy, Max, Sparsemax, SquareRoot
+import smoothcruiser as sc
 from smoothcruiser.schedule.kinds import KINDS, Kind
-from smoothcruiser.schedule.schedule import Level
 from smoothcruiser.theory.analysis import ground
 from smoothcruiser.theory.moments import Moments, backup
 
@@ -27,10 +26,10 @@ def table(problem, kind, first=1):
     """A constant, a rollout or plug-in over it, and two randomized levels over both."""
     base = ground(problem.facts)
     smooth = problem.facts.curvature < math.inf
-    levels: list[Level] = []
+    levels: list[sc.Level] = []
     made: list[Moments] = []
 
-    def add(level: Level):
+    def add(level: sc.Level):
         query, onward = (
             backup(base, made[child], None) if child >= 0 else None
             for child in (level.query, level.continuation)
@@ -41,15 +40,15 @@ def table(problem, kind, first=1):
         levels.append(estimator.finish_row(level, moments))
         made.append(moments)
 
-    add(Level(Kind.CONSTANT))
-    add(Level(Kind.ROLLOUT, 2, 0, 0) if smooth else Level(Kind.PLUGIN, 2, 0))
+    add(sc.Level(Kind.CONSTANT))
+    add(sc.Level(Kind.ROLLOUT, 2, 0, 0) if smooth else sc.Level(Kind.PLUGIN, 2, 0))
     onward = 1 if kind == Kind.RANDOM_ROLLOUT else -1
-    add(Level(kind, first, 1, onward, rungs=RUNGS))
+    add(sc.Level(kind, first, 1, onward, rungs=RUNGS))
     if (
         kind == Kind.RANDOM_ROLLOUT
     ):  # a chain: corrections that continue at corrections
-        add(Level(kind, first, 1, 2, rungs=RUNGS))
-        add(Level(Kind.ROLLOUT, 2, 1, 3))
+        add(sc.Level(kind, first, 1, 2, rungs=RUNGS))
+        add(sc.Level(Kind.ROLLOUT, 2, 1, 3))
     return levels, made
 
 
@@ -61,15 +60,15 @@ def check_level(problem, sampler, index, claim, runs=RUNS):
 
 
 CASES = {
-    "coin": coin(Entropy(0.5), 0.5),
-    "coin, ten actions": coin(Entropy(1.0), 0.4, k=10),
-    "good or bad": good_bad(Entropy(0.5), 0.5),
-    "good or bad, sparsemax": good_bad(Sparsemax(1.9137), 0.5),
-    "good or bad, square root": good_bad(SquareRoot(2.0), 0.5),
-    "hidden reward, KL": hidden(KL(1.0, (0.3, 0.7)), 0.6),
-    "alternating game": turns(Entropy(0.7), 0.5, alternating=True),
-    "game": turns(Entropy(0.7), 0.5, alternating=False),
-    "ragged": ragged(Entropy(0.7), 0.5),
+    "coin": coin(sc.Entropy(0.5), 0.5),
+    "coin, ten actions": coin(sc.Entropy(1.0), 0.4, k=10),
+    "good or bad": good_bad(sc.Entropy(0.5), 0.5),
+    "good or bad, sparsemax": good_bad(sc.Sparsemax(1.9137), 0.5),
+    "good or bad, square root": good_bad(sc.SquareRoot(2.0), 0.5),
+    "hidden reward, KL": hidden(sc.KL(1.0, (0.3, 0.7)), 0.6),
+    "alternating game": turns(sc.Entropy(0.7), 0.5, alternating=True),
+    "game": turns(sc.Entropy(0.7), 0.5, alternating=False),
+    "ragged": ragged(sc.Entropy(0.7), 0.5),
 }
 
 
@@ -90,7 +89,7 @@ def test_randomized_levels_keep_their_claims(kind, name):
 
 
 def test_a_randomized_plug_in_serves_plain_max():
-    problem = coin(Max(), 0.4, k=3)
+    problem = coin(sc.Max(), 0.4, k=3)
     levels, made = table(problem, Kind.RANDOM_PLUGIN)
     sampler = Sampler(problem, tuple(levels), seed=2)
     check_level(problem, sampler, 2, made[2])

@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import smoothcruiser as sc
 from smoothcruiser.certified.bounds import BOUNDS, DEFAULT
 from smoothcruiser.certified.graph import PAIR
 from smoothcruiser.certified.search_memory import Memory
-from smoothcruiser.operators import Entropy
-from smoothcruiser.problem.zoo import chain
 
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "certified.md"
-PROBLEM = chain(n=4, discount=0.9, operator=Entropy(0.3))
+PROBLEM = sc.make("chain:n=4", discount=0.9, operator=sc.Entropy(0.3))
 
 
 def test_the_default_is_in_the_table() -> None:

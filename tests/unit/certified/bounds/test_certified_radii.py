@@ -22,8 +22,6 @@ from smoothcruiser.certified.bounds.betting import (
 )
 from smoothcruiser.certified.price_forecast import price_bound
 from smoothcruiser.certified.sweeps.ranges import box, discounted_width
-from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.facts import Facts
 
 
@@ -133,7 +131,7 @@ def test_price_bound_pays_for_what_it_says():
         num_actions=2,
         min_actions=2,
         discount=0.9,
-        operator=Entropy(0.1),
+        operator=sc.Entropy(0.1),
         reward_range=(0.0, 1.0),
     )
     calls = price_bound(facts, epsilon=1.0, delta=0.05, num_pairs=50)
@@ -148,7 +146,7 @@ def test_price_bound_pays_for_what_it_says():
     assert price_bound(facts, epsilon=0.5, delta=0.05, num_pairs=50) > 3 * calls
     assert price_bound(facts, epsilon=1.0, delta=0.05, num_pairs=500) > 10 * calls
     assert price_bound(facts, epsilon=1000.0, delta=0.05, num_pairs=50) == 0
-    with pytest.raises(InvalidInput, match="num_pairs"):
+    with pytest.raises(sc.InvalidInput, match="num_pairs"):
         price_bound(facts, epsilon=1.0, delta=0.05, num_pairs=0)
 
 
@@ -160,7 +158,7 @@ def test_price_is_that_of_the_box_the_memory_uses():
         "num_actions": 2,
         "min_actions": 2,
         "discount": 0.5,
-        "operator": Max(),
+        "operator": sc.Max(),
         "reward_range": (0.0, 10.0),
     }
     ends = Facts(**common, terminals=True, given_bounds=(5.0, 6.0))
@@ -176,7 +174,7 @@ def test_price_of_a_horizon_adds_up_its_stages():
         num_actions=2,
         min_actions=2,
         discount=1.0,
-        operator=Max(),
+        operator=sc.Max(),
         reward_range=(0.0, 1.0),
         horizon=3,
     )
@@ -195,11 +193,11 @@ def test_price_knows_rounding():
         num_actions=2,
         min_actions=2,
         discount=0.5,
-        operator=Max(),
+        operator=sc.Max(),
         reward_range=(1e12, 1e12 + 1.0),
     )
     assert 1e-6 < rounding_floor(facts) < 1.0
-    with pytest.raises(InvalidInput, match="ask for more"):
+    with pytest.raises(sc.InvalidInput, match="ask for more"):
         price_bound(facts, epsilon=1e-6, delta=0.05, num_pairs=4)
 
 

@@ -10,9 +10,7 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
-from smoothcruiser.errors import InvalidInput, OracleError
 
 pytestmark = pytest.mark.compiles
 
@@ -45,7 +43,9 @@ def trap(leak: float, **more: object) -> sc.Problem:
 
 def test_without_a_declaration_the_upper_bound_stays_and_the_note_says_why():
     """A way out that is too rare to be seen would make the value 1."""
-    found = Certified(trap(0.0), delta=0.1, seed=1).query(epsilon=0.05, budget=20_000)
+    found = sc.Certified(trap(0.0), delta=0.1, seed=1).query(
+        epsilon=0.05, budget=20_000
+    )
     assert found.interval[0] <= 0.6 <= found.interval[1] == 1.0
     assert any("go round for ever" in note for note in found.notes)
 
@@ -53,7 +53,7 @@ def test_without_a_declaration_the_upper_bound_stays_and_the_note_says_why():
 def test_a_least_probability_closes_it():
     """Supports are complete, and the bound is proved by induction."""
     problem = trap(0.0, min_probability=0.3)
-    found = Certified(problem, delta=0.1, seed=1).query(epsilon=0.05)
+    found = sc.Certified(problem, delta=0.1, seed=1).query(epsilon=0.05)
     assert found.interval[0] <= 0.6 <= found.interval[1] <= found.interval[0] + 0.1
     assert any("min_probability" in line for line in found.certificate.assumptions)
     assert found.certificate.bound == "law"
@@ -69,7 +69,7 @@ def test_a_least_probability_of_one_needs_few_samples():
         terminal=lambda state: state >= 4,
         min_probability=1.0,
     )
-    memory = Certified(problem, delta=0.1, seed=1)
+    memory = sc.Certified(problem, delta=0.1, seed=1)
     assert memory.query(budget=500).interval[1] >= 1.0
     assert memory.query(1, epsilon=1e-6).interval[0] == pytest.approx(1.0)
 
@@ -78,7 +78,7 @@ def test_a_least_probability_of_one_needs_few_samples():
 def test_a_rare_way_out_is_worth_the_goal(seed: int):
     """It leaks with 0.02, as declared: the value is 1, and no bound excludes it."""
     problem = trap(0.02, min_probability=0.02)
-    found = Certified(problem, delta=0.05, seed=seed).query(epsilon=0.05)
+    found = sc.Certified(problem, delta=0.05, seed=seed).query(epsilon=0.05)
     assert found.interval[0] <= 1.0 <= found.interval[1]
 
 
@@ -97,7 +97,7 @@ def test_the_min_player_goes_round_for_ever():
         terminal=lambda state: state > 1,
         min_probability=0.3,
     )
-    found = Certified(game, delta=0.1, seed=1).query(epsilon=0.05)
+    found = sc.Certified(game, delta=0.1, seed=1).query(epsilon=0.05)
     assert found.interval[0] == 0.0
     assert found.interval[1] <= 0.1
 
@@ -124,7 +124,7 @@ def test_costs_are_mirrored():
         terminal=lambda state: state > 1,
         min_probability=0.3,
     )
-    found = Certified(game, delta=0.1, seed=1).query(epsilon=0.05)
+    found = sc.Certified(game, delta=0.1, seed=1).query(epsilon=0.05)
     assert found.interval[0] <= -0.6 <= found.interval[1] <= found.interval[0] + 0.1
 
 
@@ -144,7 +144,7 @@ def test_known_rows_need_no_samples():
         terminal=lambda state: state > 1,
         outcomes=lambda state, action: rows[state, action],
     )
-    found = Certified(problem).query(epsilon=0.01)
+    found = sc.Certified(problem).query(epsilon=0.01)
     assert found.num_calls == 0
     assert found.interval[0] <= 0.6 <= found.interval[1] <= found.interval[0] + 0.02
 
@@ -163,7 +163,7 @@ def test_running_rewards_where_episodes_end():
         terminal=lambda state: state == 1,
         episodes_end=(1, 0.5),
     )
-    found = Certified(problem, delta=0.1, seed=3).query(epsilon=0.1)
+    found = sc.Certified(problem, delta=0.1, seed=3).query(epsilon=0.1)
     assert found.epsilon == 0.1
     assert found.interval[0] <= 2.0 <= found.interval[1]
 
@@ -198,27 +198,27 @@ def test_a_false_declaration_is_an_error(declared: float, why: str):
 
 def refusal(problem: sc.Problem, seed: int) -> str:
     """What a search says that finds the declaration false; empty if it does not."""
-    memory = Certified(problem, delta=0.1, seed=seed)
+    memory = sc.Certified(problem, delta=0.1, seed=seed)
     try:
         memory.query(epsilon=1e-3, budget=5_000)
-    except OracleError as error:
+    except sc.OracleError as error:
         return str(error)
     return ""
 
 
 def test_what_nothing_bounds_is_refused():
     """Running rewards and no declaration: one sentence with the ways out."""
-    with pytest.raises(InvalidInput, match="episodes_end"):
+    with pytest.raises(sc.InvalidInput, match="episodes_end"):
         trap(0.0, payoffs="every step")
 
 
 def test_a_search_taken_up_has_the_bits_of_one_that_went_on():
     """Snapshots at discount 1 hold what the closing depends on."""
     problem = trap(0.0, min_probability=0.3)
-    whole = Certified(problem, delta=0.1, seed=5)
+    whole = sc.Certified(problem, delta=0.1, seed=5)
     whole.query(epsilon=0.2)
     data = to_bytes(whole)
-    again = Certified(problem, delta=0.1, seed=5)
+    again = sc.Certified(problem, delta=0.1, seed=5)
     restore(again, data)
     assert to_bytes(again) == data
     one, other = whole.query(epsilon=0.03), again.query(epsilon=0.03)

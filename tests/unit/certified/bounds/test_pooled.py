@@ -11,7 +11,6 @@ import smoothcruiser as sc
 from smoothcruiser.certified.bounds.base import BoundRules, shared_delta
 from smoothcruiser.certified.bounds.counts import BETS_COST, LAW_COST
 from smoothcruiser.certified.bounds.law import POOLED, POOLED_UNION
-from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
 from smoothcruiser.certified.sweeps.pooled import (
     RATE_LOGS,
@@ -19,11 +18,6 @@ from smoothcruiser.certified.sweeps.pooled import (
     PooledRegion,
     log_price,
 )
-from smoothcruiser.errors import InvalidInput
-from smoothcruiser.exact import solve
-from smoothcruiser.operators import Entropy, Max
-from smoothcruiser.problem.model.tabular import tabular
-from smoothcruiser.problem.zoo import random_game
 
 pytestmark = pytest.mark.compiles
 
@@ -38,14 +32,14 @@ def a_walk(**rest):
             P[s, a, (s + 2 * a - 1) % n] += 0.5
     R = np.zeros((n, 2, n))
     R[:, :, 3] = 1.0
-    facts = {"discount": 0.8, "operator": Entropy(0.1), "reward_range": (0.0, 1.0)}
-    return tabular(P, R, **(facts | rest))
+    facts = {"discount": 0.8, "operator": sc.Entropy(0.1), "reward_range": (0.0, 1.0)}
+    return sc.tabular(P, R, **(facts | rest))
 
 
 @pytest.fixture(scope="module")
 def memory():
     """A memory with a pool, after some thousands of calls."""
-    search = Certified(a_walk(), delta=0.1, seed=3, bound="pooled")
+    search = sc.Certified(a_walk(), delta=0.1, seed=3, bound="pooled")
     search.query(budget=6_000)
     search.region.mark_last()
     search.query(budget=2_000)
@@ -90,14 +84,16 @@ def test_shares_add_up_to_delta() -> None:
 
 
 def test_the_pool_is_for_samples_of_one_player_with_a_discount() -> None:
-    game = random_game(states=6, branching=2, seed=1, discount=0.9, operator=Max())
+    game = sc.make(
+        "random-game:states=6,branching=2,seed=1", discount=0.9, operator=sc.Max()
+    )
     for problem in (
         game,
         a_walk(horizon=3, discount=1.0),
         a_walk(min_probability=0.5),
     ):
-        with pytest.raises(InvalidInput, match="drop bound="):
-            Certified(problem, delta=0.1, bound="pooled")
+        with pytest.raises(sc.InvalidInput, match="drop bound="):
+            sc.Certified(problem, delta=0.1, bound="pooled")
 
 
 def test_the_law_is_worst_among_those_of_the_event(memory) -> None:
@@ -161,16 +157,16 @@ def test_values_with_a_bonus_are_those_of_plain_iteration(memory) -> None:
 
 def test_the_interval_holds_and_the_pool_is_used() -> None:
     problem = a_walk()
-    search = Certified(problem, delta=0.1, seed=1, bound="pooled")
+    search = sc.Certified(problem, delta=0.1, seed=1, bound="pooled")
     found = search.query(epsilon=0.05 * problem.facts.value_span())
-    exact = solve(problem).values[0]
+    exact = sc.solve(problem).values[0]
     assert isinstance(search.region, PooledRegion)
     assert search.region.joined_total.max() > 0.0
     assert found.interval[0] <= exact <= found.interval[1]
 
 
 def test_a_round_that_was_left_ends_the_pool() -> None:
-    search = Certified(a_walk(), delta=0.1, seed=2, bound="pooled")
+    search = sc.Certified(a_walk(), delta=0.1, seed=2, bound="pooled")
     search.query(budget=3_000)
     region = search.region
     assert region.pool()[0] < math.inf
@@ -186,7 +182,7 @@ def test_dropping_the_round_of_a_snapshot_ends_the_pool(budget, monkeypatch) -> 
     asks something else, leaves it too: only its own end keeps the order.
     """
     kept: list[bytes] = []
-    search = Certified(a_walk(), delta=0.1, seed=2, bound="pooled")
+    search = sc.Certified(a_walk(), delta=0.1, seed=2, bound="pooled")
     search.query(budget=3_000)
     begin = search.loop.begin_batch
 
@@ -196,7 +192,7 @@ def test_dropping_the_round_of_a_snapshot_ends_the_pool(budget, monkeypatch) -> 
 
     monkeypatch.setattr(search.loop, "begin_batch", begin_and_keep)
     search.query(budget=1_000)
-    again = Certified(a_walk(), delta=0.1, seed=2, bound="pooled")
+    again = sc.Certified(a_walk(), delta=0.1, seed=2, bound="pooled")
     restore(again, kept[0])
     assert again.position.sampling
     assert again.region.pool()[0] < math.inf
@@ -207,10 +203,10 @@ def test_dropping_the_round_of_a_snapshot_ends_the_pool(budget, monkeypatch) -> 
 
 def test_a_saved_pool_goes_on_as_it_was(tmp_path) -> None:
     epsilon = 0.02 * a_walk().facts.value_span()
-    whole = Certified(a_walk(), delta=0.1, seed=4, bound="pooled")
+    whole = sc.Certified(a_walk(), delta=0.1, seed=4, bound="pooled")
     whole.query(budget=3_000)
     whole.save(tmp_path / "runs.db")
-    again = Certified.load(tmp_path / "runs.db", a_walk())
+    again = sc.Certified.load(tmp_path / "runs.db", a_walk())
     first, second = whole.query(epsilon=epsilon), again.query(epsilon=epsilon)
     assert first.interval == second.interval
     assert first.num_calls == second.num_calls
@@ -218,7 +214,7 @@ def test_a_saved_pool_goes_on_as_it_was(tmp_path) -> None:
 
 
 def test_rules_of_other_bounds_are_untouched() -> None:
-    rules = Certified(a_walk(), delta=0.1, bound="law")
+    rules = sc.Certified(a_walk(), delta=0.1, bound="law")
     rules.query(budget=100)
     assert isinstance(rules.region.rules.bound, BoundRules)
     assert rules.region.rules.bound.union == 0.0
@@ -242,6 +238,6 @@ def test_a_plain_simulator_is_pooled_too() -> None:
     tail = 0.4 / (1.0 - 0.8 * 0.6)
     truth = 0.4 * (1.0 + 0.8) + 0.64 * tail
     for seed in range(10):
-        search = Certified(problem, delta=0.1, seed=seed, bound="pooled")
+        search = sc.Certified(problem, delta=0.1, seed=seed, bound="pooled")
         found = search.query(epsilon=0.1)
         assert found.interval[0] <= truth <= found.interval[1]

@@ -16,9 +16,7 @@ import smoothcruiser as sc
 from smoothcruiser.certified.graph import Entries
 from smoothcruiser.certified.sampling.compiled_sampler import MOST_MISFITS, RowSampler
 from smoothcruiser.certified.sampling.sampler import PythonSampler
-from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
-from smoothcruiser.errors import OracleError
 
 SIZE = 6
 
@@ -90,18 +88,18 @@ WORLDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
-def both(world: sc.MDP, **limits: Any) -> tuple[Certified, Certified]:
+def both(world: sc.MDP, **limits: Any) -> tuple[sc.Certified, sc.Certified]:
     """Two memories after the same query, compiled and plain."""
     memories = []
     for executor, kind in ((None, RowSampler), ("python", PythonSampler)):
-        memory = Certified(world, delta=0.1, seed=4, executor=executor)
+        memory = sc.Certified(world, delta=0.1, seed=4, executor=executor)
         memory.query(**limits)
         assert type(memory.loop.sampler) is kind
         memories.append(memory)
     return memories[0], memories[1]
 
 
-def check_same(one: Certified, other: Certified) -> None:
+def check_same(one: sc.Certified, other: sc.Certified) -> None:
     """All states in their order, all arrays, all streams."""
     assert one.num_calls == other.num_calls
     assert repr(one.memory.states) == repr(other.memory.states)
@@ -135,7 +133,7 @@ def test_the_bits_are_the_same_with_a_horizon_and_without_room() -> None:
     check_same(*both(world, budget=3_000))
     memories = []
     for executor in (None, "python"):
-        memory = Certified(
+        memory = sc.Certified(
             problem(oracle, state, **changes),
             delta=0.1,
             max_states=9,
@@ -152,7 +150,7 @@ def test_a_search_is_taken_up_with_its_states() -> None:
     """A snapshot of a compiled search goes on as one that was never stopped."""
     oracle, state, changes = WORLDS["NamedTuple"]
     world = problem(oracle, state, **changes)
-    first, whole, again = (Certified(world, delta=0.1, seed=2) for _ in range(3))
+    first, whole, again = (sc.Certified(world, delta=0.1, seed=2) for _ in range(3))
     for memory in (first, whole):
         memory.query(budget=1_000)
     restore(again, to_bytes(first))
@@ -194,8 +192,8 @@ def failing(state, action, rng):
     ],
 )
 def test_errors_say_what_plain_python_says(oracle: Any, state: Any, message: str):
-    with pytest.raises(OracleError, match=message):
-        Certified(problem(oracle, state), delta=0.1, seed=1).query(budget=50_000)
+    with pytest.raises(sc.OracleError, match=message):
+        sc.Certified(problem(oracle, state), delta=0.1, seed=1).query(budget=50_000)
 
 
 @pytest.mark.compiles
@@ -214,6 +212,6 @@ def test_other_numbers_and_keys_are_left_to_plain_python() -> None:
         problem(light, (np.float32(0),)),
         problem(whole, (0,), key=lambda s: s[0]),
     ):
-        memory = Certified(world, delta=0.1)
+        memory = sc.Certified(world, delta=0.1)
         memory.query(budget=100)
         assert type(memory.loop.sampler) is PythonSampler

@@ -12,7 +12,6 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified.sampling.sampler import first_words
-from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.jit.random.streams import from_words
 
@@ -54,11 +53,11 @@ def test_what_is_kept_of_a_pair_is_the_beginning_of_its_stream(
         Memory, "repack", lambda self, *a: (packed.append(1), pack(self, *a))[1]
     )
     problem = world(outcomes, known)
-    search = Certified(problem, delta=0.3, seed=SEED)
+    search = sc.Certified(problem, delta=0.3, seed=SEED)
     search.query(budget=1_500)
     search.query((3,), budget=3_000, progress=stop_at_the_third())
     search.save(tmp_path / "runs.db")
-    search = Certified.load(tmp_path / "runs.db", problem)
+    search = sc.Certified.load(tmp_path / "runs.db", problem)
     search.query((4,), budget=1_500)
     memory, compared = search.memory, 0
     for number, pair in enumerate(memory.graph.pairs[: memory.num_pairs]):

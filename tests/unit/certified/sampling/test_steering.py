@@ -9,15 +9,15 @@ from worlds import mdp
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds.counts import missing
 from smoothcruiser.certified.query_limits import make_limits
-from smoothcruiser.certified.search import Certified
-from smoothcruiser.problem.zoo import chain
 
 pytestmark = pytest.mark.compiles
 
 
 def test_pairs_that_have_enough_wait_for_those_that_lag_behind():
     """The floor is the gain at which radii slope/n add up to the goal."""
-    search = Certified(chain(n=4, discount=0.8, operator=sc.Entropy(0.1)), delta=0.1)
+    search = sc.Certified(
+        sc.make("chain:n=4", discount=0.8, operator=sc.Entropy(0.1)), delta=0.1
+    )
     search.query(budget=2_000, target="value")
     steer, g, root = search.loop.steering, search.memory.graph, search.position.root
     search.region.list_reach()
@@ -54,7 +54,7 @@ def trap(least: float) -> sc.Problem:
 
 def test_supports_are_completed_where_nothing_else_brings_the_bound_down():
     """Then no further sample is missing, and the upper bound leaves the edge."""
-    search = Certified(trap(0.01), delta=0.1, seed=1)
+    search = sc.Certified(trap(0.01), delta=0.1, seed=1)
     found = search.query(epsilon=0.1, target="value", budget=30_000)
     pairs = search.memory.graph.pairs[: search.memory.num_pairs]
     assert found.interval[1] <= found.interval[0] + 0.2

@@ -9,9 +9,7 @@ from worlds import mdp
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds.base import KEEP
 from smoothcruiser.certified.graph import MOVED, SAMPLED
-from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.sweeps.region import Region
-from smoothcruiser.problem.model.tabular import tabular
 
 pytestmark = pytest.mark.compiles
 
@@ -25,7 +23,7 @@ def ring(noise: float, seed: int) -> sc.MDP:
         for a in range(2):
             P[s, a, (s + 1 + a) % size] += 1.0 - noise
             P[s, a, int(rng.integers(size))] += noise
-    return tabular(P, rng.random((size, 2)), discount=0.9, operator=sc.Entropy(0.1))
+    return sc.tabular(P, rng.random((size, 2)), discount=0.9, operator=sc.Entropy(0.1))
 
 
 def known(state: int, action: int) -> list[tuple[float, float, int]]:
@@ -49,7 +47,7 @@ WORLDS = {
 def test_what_is_left_out_would_not_have_moved(name, monkeypatch):
     """The bits of a search are those of one that computes every node in every sweep."""
     problem, asked = WORLDS[name]
-    search = Certified(problem, delta=0.1, seed=3)
+    search = sc.Certified(problem, delta=0.1, seed=3)
     found = search.query(**asked)
     only_changed = Region.sweep
 
@@ -58,7 +56,7 @@ def test_what_is_left_out_would_not_have_moved(name, monkeypatch):
         return only_changed(self, tune)
 
     monkeypatch.setattr(Region, "sweep", whole)
-    other = Certified(problem, delta=0.1, seed=3)
+    other = sc.Certified(problem, delta=0.1, seed=3)
     again = other.query(**asked)
     assert (found.interval, found.num_calls) == (again.interval, again.num_calls)
     size = search.memory.num_pairs
@@ -72,7 +70,7 @@ def test_news_is_passed_on_and_comes_to_rest():
     that lead to it, sweep by sweep.
     """
     problem, asked = WORLDS["known"]
-    search = Certified(problem)
+    search = sc.Certified(problem)
     search.query(**asked)
     region, g = search.region, search.memory.graph
     for _ in range(1_000):

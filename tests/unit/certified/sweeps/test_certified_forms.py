@@ -8,7 +8,6 @@ from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds import counts
-from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshots.snapshot import to_bytes
 from smoothcruiser.certified.sweeps import memory_kernel as memory
 from smoothcruiser.certified.sweeps.compiled_loops import CERTIFIED
@@ -53,7 +52,7 @@ def test_a_search_that_is_compiled_in_the_middle_has_the_same_memory():
     problem = mdp(step, discount=0.6, operator=sc.Entropy(0.2))
     kept = []
     for forms in ((False, False), (True, True), (False, True), (True, False)):
-        search = Certified(problem, delta=0.1, seed=5)
+        search = sc.Certified(problem, delta=0.1, seed=5)
         for compiled, budget in zip(forms, (1_500, 3_000), strict=True):
             with CERTIFIED.use_form(compiled=compiled):
                 search.query(budget=budget)

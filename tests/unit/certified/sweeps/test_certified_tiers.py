@@ -8,7 +8,6 @@ from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.sampling import step_loops
-from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshots.snapshot import to_bytes
 from smoothcruiser.engines.compiled import tiers as handover
 
@@ -45,7 +44,7 @@ def searched(step, monkeypatch, tier):
     """What a search keeps, in a process that has compiled nothing for this step."""
     monkeypatch.setattr(step_loops, "_loops", {})
     monkeypatch.setenv(handover.VARIABLE, tier)
-    search = Certified(problem_of(step), delta=0.1, seed=3)
+    search = sc.Certified(problem_of(step), delta=0.1, seed=3)
     search.query(STARTS[step], budget=3_000)
     yield
     search.query(STARTS[step], budget=30_000)
