@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,7 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.exact import TooLarge, explore
-from smoothcruiser.exact.model import Watch
+from smoothcruiser import exact
 
 
 def never(state: Any, action: int, rng: Any) -> Any:
@@ -80,7 +80,7 @@ WORLDS: dict[str, dict[str, Any]] = {
 def test_every_bound_holds_the_exact_value(name: str) -> None:
     """All states met, against the exact solver, at two half-widths; no calls."""
     world = problem(**WORLDS[name])
-    memory, exact = sc.Certified(world), sc.solve(world)
+    memory, solution = sc.Certified(world), sc.solve(world)
     for epsilon in (0.2, 1e-7):
         found = memory.query(epsilon=epsilon)
         assert (found.method, found.num_calls, found.delta) == ("certified", 0, 0.0)
@@ -88,11 +88,11 @@ def test_every_bound_holds_the_exact_value(name: str) -> None:
         assert "outcomes= is the model" in found.certificate.assumptions[0]
         assert 0.5 * (found.interval[1] - found.interval[0]) <= epsilon
         assert f"{memory.num_calls} rows of outcomes= read" in found.notes[-1]
-    slack = exact.residual_bound
+    slack = solution.residual_bound
     for row in memory.table():
         if row.remaining != world.horizon:
             continue  # the solver's rows are those of the first stage
-        value = float(exact.values[exact.index(row.state)])
+        value = float(solution.values[solution.index(row.state)])
         low, high = row.interval
         assert low - slack <= value <= high + slack
 
@@ -267,12 +267,14 @@ def test_explaining_says_that_nothing_is_sampled() -> None:
 
 def test_exploring_stops_at_a_limit_of_its_own() -> None:
     """``auto`` looks at a model before it takes exact for it."""
-    with pytest.raises(TooLarge, match="More than 40 states") as found:
-        explore(problem(), most_states=40)
+    with pytest.raises(exact.TooLarge, match="More than 40 states") as found:
+        exact.explore(problem(), most_states=40)
     assert found.value.states == 40
-    with pytest.raises(TooLarge, match="time was up"):
-        explore(problem(), watch=Watch(seconds=-1.0))
-    assert len(explore(problem(), most_states=61).states or ()) == 61
+    clock = SimpleNamespace(left=lambda: -1.0)
+    late: Any = SimpleNamespace(begin=lambda phase: None, clock=clock)
+    with pytest.raises(exact.TooLarge, match="time was up"):
+        exact.explore(problem(), watch=late)
+    assert len(exact.explore(problem(), most_states=61).states or ()) == 61
 
 
 def loop(unit: float, high: float) -> sc.MDP:

@@ -10,7 +10,6 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
 
 pytestmark = pytest.mark.compiles
 
@@ -212,15 +211,14 @@ def test_what_nothing_bounds_is_refused():
         trap(0.0, payoffs="every step")
 
 
-def test_a_search_taken_up_has_the_bits_of_one_that_went_on():
+def test_a_search_taken_up_has_the_bits_of_one_that_went_on(tmp_path):
     """Snapshots at discount 1 hold what the closing depends on."""
     problem = trap(0.0, min_probability=0.3)
     whole = sc.Certified(problem, delta=0.1, seed=5)
     whole.query(epsilon=0.2)
-    data = to_bytes(whole)
-    again = sc.Certified(problem, delta=0.1, seed=5)
-    restore(again, data)
-    assert to_bytes(again) == data
+    whole.save(tmp_path / "runs.db")
+    again = sc.Certified.load(tmp_path / "runs.db", problem)
+    assert again.table().to_json() == whole.table().to_json()
     one, other = whole.query(epsilon=0.03), again.query(epsilon=0.03)
     assert (one.interval, one.num_calls) == (other.interval, other.num_calls)
 
