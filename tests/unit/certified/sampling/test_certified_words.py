@@ -155,7 +155,7 @@ def test_a_search_is_taken_up_with_its_states(tmp_path: Path) -> None:
     again = sc.Certified.load(tmp_path / "runs.db", world)
     for memory in (whole, again):
         memory.query(budget=2_000)
-    check_same(whole, again)
+    assert whole.table().to_json() == again.table().to_json()
     assert type(again.loop.sampler).__name__ == "RowSampler"
 
 

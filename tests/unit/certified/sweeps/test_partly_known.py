@@ -11,11 +11,6 @@ import numba
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.bounds import law
-from smoothcruiser.certified.bounds.betting import BETTING
-from smoothcruiser.certified.query_progress import Autosave
-from smoothcruiser.certified.snapshots.snapshot import read_header, restore
-from smoothcruiser.certified.sweeps import layers_kernel as inductive_kernel
 
 
 def row(state: int, action: int) -> list[tuple[float, float, int]]:
@@ -138,29 +133,6 @@ def test_workers_sample_what_has_no_row() -> None:
 
 
 @pytest.mark.compiles
-@pytest.mark.parametrize("oracle", [step, fast_step], ids=["plain", "compiled"])
-def test_every_snapshot_goes_on_with_the_same_bits(
-    oracle: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also those between the first pair without a row and its first sample."""
-    monkeypatch.setattr(Autosave, "due", True)
-    world, kept = problem(oracle), list[bytes]()
-    whole = sc.Certified(world, delta=0.1, seed=1)
-    whole.keep(lambda data, calls: kept.append(data))
-    whole.query(budget=60)
-    early = [data for data in kept if read_header(data)["looked"] is None]
-    assert any(read_header(data)["_drawn_pairs"] for data in early)
-    for data in kept[:12]:
-        again = sc.Certified(world, delta=0.1, seed=1)
-        restore(again, data)
-        again.go_on(budget=60)
-        assert [x.interval for x in again.table()] == [
-            x.interval for x in whole.table()
-        ]
-        assert (again.num_calls, again.num_rows) == (whole.num_calls, whole.num_rows)
-
-
-@pytest.mark.compiles
 def test_one_call_is_a_row_where_the_step_is_deterministic() -> None:
     """No delta is needed, calls are counted apart from rows, a lie is found out."""
 
@@ -240,53 +212,3 @@ def test_check_compares_the_rows_that_there_are() -> None:
         return None if action else row(state, 1)
 
     assert "differ" in str(sc.check(problem(outcomes=swapped)))
-
-
-def ending(state: int, action: int, rng: Any) -> tuple[float, int]:
-    after = step(state, action, rng)[1]
-    return float(after == 20), after
-
-
-def ends(oracle: Any = ending, **changes: Any) -> sc.MDP:
-    """The walk at discount 1: 20 pays 1 and ends, as 0 does, and half of it is known."""
-    given: dict[str, Any] = {
-        "discount": 1.0,
-        "operator": sc.Max(),
-        "terminal": lambda s: s in (0, 20),
-        "payoffs": "end",
-        "outcomes": lambda s, a: (
-            [(p, float(z == 20), z) for p, _, z in half(s, a)] if half(s, a) else None
-        ),
-    }
-    return problem(oracle, **given | changes)
-
-
-@pytest.mark.slow
-@pytest.mark.compiles
-def test_induction_is_left_where_a_bound_is_for_one_function_only() -> None:
-    """At discount 1, bets on V say nothing of the functions that induction tries."""
-    for bound, closes in ((BETTING.word, False), ("law", True)):
-        memory = sc.Certified(ends(), delta=0.1, bound=bound)
-        memory.query(budget=500)
-        assert not memory.exact
-        assert memory.region.closes is closes  # type: ignore[attr-defined]
-
-
-@pytest.mark.compiles
-def test_induction_makes_no_bets_beside_the_law(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The law is not alone where nothing is declared: its bets are about V as well."""
-    memory = sc.Certified(ends(), delta=0.1)
-    memory.query(budget=5_000)
-    assert memory.bound.word == "law"
-    g, rules = memory.memory.graph, memory.region.rules
-    bets = list[int]()
-    monkeypatch.setattr(law, "betting_side", lambda *args: bets.append(1) or 0.0)
-    monkeypatch.setattr(inductive_kernel, "BOUND", law.side)
-    sampled = g.pairs["node"][(g.pairs["cost"] > 0.0) & (g.pairs["length"] > 1)]
-    assert len(sampled) > 5
-    for node in sampled.tolist():
-        for upper in (True, False):
-            inductive_kernel.backed_up(g, node, upper, rules)
-    assert not bets
