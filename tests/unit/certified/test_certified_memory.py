@@ -3,7 +3,6 @@ and are hashed; one that meets more states than it may keep ends with intervals 
 """
 
 import math
-from collections import Counter
 
 import numba
 import numpy as np
@@ -43,32 +42,6 @@ def entries_of(memory, p):
     pair = memory.graph.pairs[p]
     part = slice(pair["start"], pair["start"] + pair["length"])
     return memory.graph.entries.at(part).records()
-
-
-def test_counts_are_those_of_a_counter():
-    """Interleaved batches over pairs with 1 to 3,000 outcomes: every (state,
-    reward) has its count, totals are exact.
-    """
-    memory, kernels = a_memory()
-    for state in range(4):
-        memory.node_of(state)
-    rng = np.random.default_rng(0)
-    truth = [Counter() for _ in range(12)]
-    for _ in range(6):
-        pairs = rng.permutation(12)[:8].astype(np.int64)
-        counts = rng.integers(1, 3_000, size=8)
-        many = np.array([1, 3, 12, 40, 3_000])[pairs % 5]
-        owner = np.repeat(pairs, counts)
-        raws = rng.integers(np.repeat(many, counts))
-        rewards = 1.0 * (raws % 2)  # on the grid: rounding leaves them alone
-        record_all(memory, kernels, pairs, counts, raws, rewards)
-        for p, raw, reward in zip(owner, raws, rewards, strict=True):
-            truth[p][raw, reward] += 1
-    for p in range(12):
-        entries = entries_of(memory, p)[["target", "reward", "weight"]].tolist()
-        assert {(raw, reward): n for raw, reward, n in entries} == truth[p]
-        assert memory.graph.pairs[p]["total"] == sum(truth[p].values())
-    assert memory.num_entries == sum(len(t) for t in truth)
 
 
 def test_rewards_of_many_values_are_rounded_with_their_mean_kept():

@@ -24,10 +24,11 @@ from smoothcruiser.certified.bounds.betting import (
     rounding_floor,
     worst_radius,
 )
-from smoothcruiser.certified.bounds.counts import BETS_COST, LAW_COST
+from smoothcruiser.certified.bounds.counts import BETS_COST, LAW_COST, log_predicted
 from smoothcruiser.certified.bounds.law import POOLED, POOLED_UNION
 from smoothcruiser.certified.price_forecast import price_bound
 from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
+from smoothcruiser.certified.sweeps import pooled_kernel
 from smoothcruiser.certified.sweeps.counted_kernel import (
     choice_excess,
     curvature_excess,
@@ -40,6 +41,7 @@ from smoothcruiser.certified.sweeps.pooled import (
     log_price,
 )
 from smoothcruiser.certified.sweeps.ranges import box, discounted_width
+from smoothcruiser.jit.build import compile_function
 from smoothcruiser.problem.facts import Facts
 
 
@@ -145,13 +147,7 @@ def test_price_bound_pays_for_what_it_says():
     """Twice N n(N): n draws keep radius * steps within epsilon less the share
     of the sweeps, n - 1 do not.
     """
-    facts = Facts(
-        num_actions=2,
-        min_actions=2,
-        discount=0.9,
-        operator=sc.Entropy(0.1),
-        reward_range=(0.0, 1.0),
-    )
+    facts = Facts(2, 2, 0.9, sc.Entropy(0.1), (0.0, 1.0))
     calls = price_bound(facts, epsilon=1.0, delta=0.05, num_pairs=50)
     n, cost = calls // (2 * 50), float(pair_cost(50, 0.05))
     low, high = facts.q_bounds()
@@ -172,14 +168,9 @@ def test_price_is_that_of_the_box_the_memory_uses():
     """Bounds of (5, 6) on V beside an end worth 0: a draw spans r + gamma {0,
     5..6}, not r + gamma (5, 6).
     """
-    common = {
-        "num_actions": 2,
-        "min_actions": 2,
-        "discount": 0.5,
-        "operator": sc.Max(),
-        "reward_range": (0.0, 10.0),
-    }
-    ends = Facts(**common, terminals=True, given_bounds=(5.0, 6.0))
+    ends = Facts(
+        2, 2, 0.5, sc.Max(), (0.0, 10.0), terminals=True, given_bounds=(5.0, 6.0)
+    )
     assert box(ends, 1, None) == (5.0, 6.0, 0.0, 13.0)
     assert discounted_width(ends) == pytest.approx(2.0 * 13.0)
 
@@ -188,14 +179,7 @@ def test_price_of_a_horizon_adds_up_its_stages():
     """Three steps of rewards in [0, 1], discount 1: boxes 3, 2 and 1 wide, six
     in all.
     """
-    facts = Facts(
-        num_actions=2,
-        min_actions=2,
-        discount=1.0,
-        operator=sc.Max(),
-        reward_range=(0.0, 1.0),
-        horizon=3,
-    )
+    facts = Facts(2, 2, 1.0, sc.Max(), (0.0, 1.0), horizon=3)
     assert discounted_width(facts) == pytest.approx(6.0)
     calls = price_bound(facts, epsilon=0.1, delta=0.05, num_pairs=9)
     # three functions V share the samples, and a pair may have two shares of delta
@@ -207,13 +191,7 @@ def test_price_knows_rounding():
     """Rewards at 1e12: a millionth is below what doubles hold there, whatever
     is drawn.
     """
-    facts = Facts(
-        num_actions=2,
-        min_actions=2,
-        discount=0.5,
-        operator=sc.Max(),
-        reward_range=(1e12, 1e12 + 1.0),
-    )
+    facts = Facts(2, 2, 0.5, sc.Max(), (1e12, 1e12 + 1.0))
     assert 1e-6 < rounding_floor(facts) < 1.0
     with pytest.raises(sc.InvalidInput, match="ask for more"):
         price_bound(facts, epsilon=1e-6, delta=0.05, num_pairs=4)
@@ -315,9 +293,6 @@ def test_the_pool_is_for_samples_of_one_player_with_a_discount() -> None:
 @pytest.mark.compiles
 def test_the_law_is_worst_among_those_of_the_event(memory) -> None:
     """No law that Lemma K allows has a larger mean than ``largest_mean``."""
-    from smoothcruiser.certified.bounds.counts import log_predicted
-    from smoothcruiser.certified.sweeps import pooled_kernel
-    from smoothcruiser.jit.build import compile_function
 
     region, g = memory.region, memory.memory.graph
     _, repeats = region.pool()
@@ -350,8 +325,6 @@ def test_the_law_is_worst_among_those_of_the_event(memory) -> None:
 @pytest.mark.compiles
 def test_values_with_a_bonus_are_those_of_plain_iteration(memory) -> None:
     region, g = memory.region, memory.memory.graph
-    from smoothcruiser.certified.sweeps import pooled_kernel
-    from smoothcruiser.jit.build import compile_function
 
     backup = compile_function(pooled_kernel.residual)
     _, repeats = region.pool()

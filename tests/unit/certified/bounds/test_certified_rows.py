@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from fractions import Fraction
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,15 +35,9 @@ def walk(state: int, action: int) -> list[tuple[float, float, int]]:
     ]
 
 
-def problem(**changes: Any) -> sc.MDP:
-    given: dict[str, Any] = {
-        "num_actions": 2,
-        "discount": 0.9,
-        "operator": sc.Entropy(0.1),
-        "initial_state": 20,
-        "outcomes": walk,
-    }
-    return sc.MDP(never, **given | changes)
+problem = partial(
+    mdp, never, discount=0.9, operator=sc.Entropy(0.1), initial_state=20, outcomes=walk
+)
 
 
 @dataclasses.dataclass(frozen=True)

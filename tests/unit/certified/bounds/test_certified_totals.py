@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from worlds import mdp
 import smoothcruiser as sc
 
 pytestmark = pytest.mark.compiles
+
+
+TOTAL: dict[str, Any] = {"discount": 1.0, "operator": sc.Max()}
 
 
 def trap(leak: float, **more: object) -> sc.Problem:
@@ -32,11 +36,25 @@ def trap(leak: float, **more: object) -> sc.Problem:
     return sc.MDP(
         step,
         num_actions=2,
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         initial_state=0,
         terminal=lambda state: state > 1,
         **settings,
+    )
+
+
+def paid_by_min(step: Any, **more: Any) -> sc.Game:
+    """A game of the min player alone, over the states of the trap."""
+    return sc.Game(
+        step,
+        player=lambda state: 2,
+        num_actions=2,
+        initial_state=0,
+        payoffs="end",
+        terminal=lambda state: state > 1,
+        min_probability=0.3,
+        **TOTAL,
+        **more,
     )
 
 
@@ -62,8 +80,7 @@ def test_a_least_probability_of_one_needs_few_samples():
     """Every outcome is certain, so one sample of a pair tells its law."""
     problem = mdp(
         lambda state, action, rng: (float(state + action == 4), state + action),
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         payoffs="end",
         terminal=lambda state: state >= 4,
         min_probability=1.0,
@@ -83,19 +100,7 @@ def test_a_rare_way_out_is_worth_the_goal(seed: int):
 
 def test_the_min_player_goes_round_for_ever():
     """Who would pay 0.6 stays in the trap, which is worth 0."""
-    problem = trap(0.0, min_probability=0.3)
-    game = sc.Game(
-        problem.oracle,
-        player=lambda state: 2,
-        num_actions=2,
-        discount=1.0,
-        operator=sc.Max(),
-        initial_state=0,
-        reward_range=(0.0, 1.0),
-        payoffs="end",
-        terminal=lambda state: state > 1,
-        min_probability=0.3,
-    )
+    game = paid_by_min(trap(0.0).oracle, reward_range=(0.0, 1.0))
     found = sc.Certified(game, delta=0.1, seed=1).query(epsilon=0.05)
     assert found.interval[0] == 0.0
     assert found.interval[1] <= 0.1
@@ -111,18 +116,7 @@ def test_costs_are_mirrored():
             return 0.0, 1
         return (-1.0, 2) if rng.random() < 0.6 else (0.0, 3)
 
-    game = sc.Game(
-        step,
-        player=lambda state: 2,
-        num_actions=2,
-        discount=1.0,
-        operator=sc.Max(),
-        initial_state=0,
-        reward_range=(-1.0, 0.0),
-        payoffs="end",
-        terminal=lambda state: state > 1,
-        min_probability=0.3,
-    )
+    game = paid_by_min(step, reward_range=(-1.0, 0.0))
     found = sc.Certified(game, delta=0.1, seed=1).query(epsilon=0.05)
     assert found.interval[0] <= -0.6 <= found.interval[1] <= found.interval[0] + 0.1
 
@@ -137,8 +131,7 @@ def test_known_rows_need_no_samples():
     }
     problem = mdp(
         trap(0.0).oracle,
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         payoffs="end",
         terminal=lambda state: state > 1,
         outcomes=lambda state, action: rows[state, action],
@@ -157,8 +150,7 @@ def test_running_rewards_where_episodes_end():
     problem = mdp(
         step,
         num_actions=1,
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         terminal=lambda state: state == 1,
         episodes_end=(1, 0.5),
     )
@@ -184,8 +176,7 @@ def test_a_false_declaration_is_an_error(declared: float, why: str):
     problem = mdp(
         step,
         num_actions=1,
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         payoffs="end",
         terminal=lambda state: state == 1,
         min_probability=declared,

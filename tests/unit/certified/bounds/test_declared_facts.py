@@ -4,9 +4,11 @@ symmetries through ``key=``, ``value_bounds`` by state, ``deterministic=``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 
@@ -36,14 +38,9 @@ def step(state: Pair, action: int, rng: Any) -> tuple[float, Pair]:
     return reward, after
 
 
-def problem(oracle: Any = step, **changes: Any) -> sc.MDP:
-    given: dict[str, Any] = {
-        "num_actions": 2,
-        "discount": 0.7,
-        "operator": sc.Entropy(0.1),
-        "initial_state": START,
-    }
-    return sc.MDP(oracle, **given | changes)
+problem = partial(
+    mdp, step, discount=0.7, operator=sc.Entropy(0.1), initial_state=START
+)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +93,13 @@ def test_one_call_of_a_pair_is_enough_where_there_is_no_chance() -> None:
         after = (3 * state + action) % 40
         return after / 40.0, after
 
-    world = problem(certain, initial_state=1, deterministic=True)
+    world = mdp(
+        certain,
+        discount=0.7,
+        operator=sc.Entropy(0.1),
+        initial_state=1,
+        deterministic=True,
+    )
     memory = sc.Certified(world, delta=0.1)
     found = memory.query(epsilon=1e-3)
     pairs = memory.memory.graph.pairs[: memory.memory.num_pairs]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 
@@ -64,13 +65,8 @@ def growing(state, action, rng):
 
 
 def problem(oracle: Any, state: Any, **changes: Any) -> sc.MDP:
-    given: dict[str, Any] = {
-        "num_actions": 2,
-        "discount": 0.7,
-        "operator": sc.Entropy(0.1),
-        "initial_state": state,
-    }
-    return sc.MDP(oracle, **given | changes)
+    given = {"discount": 0.7, "operator": sc.Entropy(0.1), "initial_state": state}
+    return mdp(oracle, **given | changes)
 
 
 WORLDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {

@@ -58,7 +58,7 @@ def stop_at_the_third():
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("outcomes", [1, 9, 40])
+@pytest.mark.parametrize("outcomes", [1, 9, 40, 400])
 def test_what_is_kept_of_a_pair_is_the_beginning_of_its_stream(
     outcomes, known, tmp_path, monkeypatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from worlds import mdp
 import smoothcruiser as sc
 
 pytestmark = pytest.mark.compiles
+
+
+TOTAL: dict[str, Any] = {"discount": 1.0, "operator": sc.Max()}
 
 
 def ring(horizon: int, states: int = 5, **more: object) -> sc.Problem:
@@ -49,8 +53,7 @@ def test_layers_are_listed_as_deep_as_they_matter():
     problem = mdp(
         step,
         num_actions=1,
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         total_reward_range=(0.0, 3.0),
         horizon=100_000,
         terminal=lambda state: state > 2,
@@ -107,7 +110,7 @@ def test_a_state_met_early_after_all_is_sampled_anew():
             return 0.0, 9
         return (0.0, 5) if state == 9 else (1.0, 5)
 
-    problem = mdp(step, num_actions=1, discount=1.0, operator=sc.Max(), horizon=3)
+    problem = mdp(step, num_actions=1, **TOTAL, horizon=3)
     truth = 0.05  # 0 -> 9 -> 5, whose step pays
     anew = 0
     for seed in range(12):
@@ -149,8 +152,7 @@ def test_bounds_by_state_are_used_in_every_layer():
     low, high = solution.stages[1:].min(axis=0), solution.stages[1:].max(axis=0)
     bounded = mdp(
         problem.oracle,
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         reward_range=problem.reward_range,
         horizon=6,
         value_bounds=(lambda s: low[s] - 0.05, lambda s: high[s] + 0.05),
@@ -170,7 +172,7 @@ def test_a_machine_with_less_memory_lists_two_layers_still(tmp_path):
     def step(state: float, action: int, rng: np.random.Generator):
         return float(rng.random() < 0.5), float(rng.random())
 
-    problem = mdp(step, discount=1.0, operator=sc.Max(), initial_state=0.0, horizon=2)
+    problem = mdp(step, **TOTAL, initial_state=0.0, horizon=2)
     memory = sc.Certified(problem, delta=0.1, seed=1)
     memory.query(epsilon=1e-3, budget=5000)
     memory.save(tmp_path / "runs.db")
@@ -187,8 +189,7 @@ def test_bounds_by_state_that_cannot_be_are_refused(horizon: int):
     problem = mdp(
         lambda s, a, rng: (float(rng.random()), (s + 1) % 5),
         num_actions=1,
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         horizon=horizon,
         value_bounds=(lambda s: 2.0, lambda s: 39.0),
         value_gap=37.0,
@@ -212,8 +213,7 @@ def test_samples_with_next_states_stay_so():
     line = mdp(
         lambda state, action, rng: (float(rng.random() < 0.5), state + 1),
         num_actions=1,
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         horizon=12,
     )
     memory = Everywhere(line, delta=0.1, seed=2)

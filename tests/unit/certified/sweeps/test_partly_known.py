@@ -9,6 +9,7 @@ from typing import Any
 
 import numba
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 
@@ -36,14 +37,8 @@ def half(state: int, action: int) -> Any:
 
 
 def problem(oracle: Any = step, **changes: Any) -> sc.MDP:
-    given: dict[str, Any] = {
-        "num_actions": 2,
-        "discount": 0.8,
-        "operator": sc.Entropy(0.1),
-        "initial_state": 10,
-        "outcomes": half,
-    }
-    return sc.MDP(oracle, **given | changes)
+    given = {"discount": 0.8, "operator": sc.Entropy(0.1), "initial_state": 10}
+    return mdp(oracle, **given | {"outcomes": half} | changes)
 
 
 @pytest.mark.compiles
