@@ -67,8 +67,8 @@ def test_a_tree_folds_without_a_script():
     assert "&lt;a&gt;" in text
     assert "<a>" not in text
     assert "proven" not in text
-    assert escape(tree.problem.label((), tree.action())) in text
-    assert f"{max(tree.node(0).edge_visits):,}" in text
+    best, most = tree.problem.label((), tree.action()), max(tree.node(0).edge_visits)
+    assert f"Principal line, with visits: {escape(best)} ({most:,})" in text
 
 
 def test_what_is_proven_is_marked():
