@@ -151,3 +151,35 @@ def test_agreement_with_an_operator_whose_gradient_does_not_sum_to_one():
         ):
             assert_engines_agree(problem, schedule, 0)
         assert_workers_do_not_matter(problem, hand_made(problem.facts), 3)
+
+
+@pytest.mark.parametrize(
+    "method, options",
+    [
+        ("smoothcruiser", {"epsilon": "8%", "delta": 0.1}),
+        ("smoothcruiser", {"epsilon": "8%", "delta": 0.1, "target": "value"}),
+        ("sparse-sampling", {"epsilon": "10%", "delta": 0.1}),
+        ("paper", {"epsilon": 0.8, "delta_prime": 0.05}),
+    ],
+)
+@pytest.mark.parametrize("shards", [None, 4])
+def test_plans_do_not_depend_on_executor_or_workers(method, options, shards):
+    """The same Estimate to the last bit from ``sc.plan``, early stops included."""
+    P, R = random_model(3, 5, 2)
+    problem = sc.tabular(P, R, discount=0.2, operator=sc.Entropy(0.5))
+    how = {"method": method, "shards": shards, **options}
+    answers = [
+        sc.plan(problem, 2, seed=11, executor=executor, workers=workers, **how)
+        for executor, workers in (("reference", 1), ("compiled", 1), ("compiled", 2))
+    ]
+    facts = []
+    for answer in answers:
+        data = answer.to_dict()
+        # one engine says that it has no use for workers
+        notes = [x for x in data["notes"] if not x.startswith("workers=")]
+        same = ("value", "interval", "q_values", "policy", "action", "num_calls")
+        facts.append(([data[name] for name in same], notes))
+    assert facts[0] == facts[1] == facts[2]
+    schedule = sc.explain(problem, method=method, **options)
+    assert answers[0].num_calls == schedule.num_calls or schedule.root.looks
+    assert sc.plan(problem, 2, seed=12, **how).value != answers[0].value
