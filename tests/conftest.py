@@ -15,11 +15,12 @@ from collections.abc import Iterator
 import pytest
 
 COSTLY = (
-    "conformance/test_adapter_declarations.py & pettingzoo",
-    "conformance/test_adapter_declarations.py & rddl",
+    "conformance/test_adapter_declarations.py::test_each & pettingzoo",
+    "conformance/test_adapter_declarations.py::test_what & pettingzoo",
+    "conformance/test_adapter_declarations.py::test_each & rddl",
+    "conformance/test_adapter_declarations.py::test_what & rddl",
     "unit/methods/test_auto.py::test_a_search_answers_where_rounding & more1",
     "unit/methods/test_auto.py::test_a_search_answers_where_rounding & more2",
-    "unit/certified/sweeps/test_partly_known.py::test_induction_makes_no_bets_beside_the_law",
     "extending/test_method.py::test_compare_and_the_command_line_know_it",
     "extending/test_bound.py",
     "extending/test_operator.py::test_certified_search_encloses_the_truth",
@@ -34,11 +35,10 @@ COSTLY = (
     "end_to_end/test_notebook.py::test_a_step_of_a_cell_is_planned_with_a_bar",
     "end_to_end/test_play.py::test_play_against_a_function_of_the_users_own",
     "conformance/engines/test_engines_oracles.py::test_agreement_on_every_kind & [array]",
-    "conformance/engines/test_state_bounds_engines.py::test_three_engines_return & [game]",
+    "conformance/engines/test_batched.py::test_three_engines_return & [game]",
     "statistical/test_sharp_promise.py::test_failures_stay_within_delta[12]",
     "statistical/test_sharp_promise.py::test_failures_stay_within_delta[18]",
     "unit/certified/sampling/test_certified_words.py::test_errors_say_what_plain_python_says",
-    "unit/certified/bounds/test_pooled.py",
     "unit/engines/pools/test_process_workers.py::test_a_script_without_a_main_guard",
     "unit/engines/pools/test_tiers.py::test_a_stop_ends_a_shard_on_the_shared_machine",
     "unit/exact/test_exact.py::test_custom_operators_plain_and_compiled_whose",

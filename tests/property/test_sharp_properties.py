@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
+from benchmarks.reliability import calls_and_price as benchmark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+import smoothcruiser as sc
+from smoothcruiser.engines.inspection import look
+from smoothcruiser.methods import schedule_within_limits
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.kinds import KINDS
-from smoothcruiser.schedule.schedule import Kind
+from smoothcruiser.schedule.reach import OutOfTime
 from smoothcruiser.schedule.verify.sharp import root_promise
 from smoothcruiser.theory import noise as noise_bounds
 
@@ -25,10 +28,12 @@ temperatures = st.floats(0.05, 50.0)
 
 
 @st.composite
-def operators(draw: st.DrawFn) -> Operator:
+def operators(draw: st.DrawFn) -> sc.Operator:
     """Any built-in operator."""
-    kind = draw(st.sampled_from([Entropy, KL, Sparsemax, SquareRoot, Max]))
-    return Max() if kind is Max else kind(draw(temperatures))
+    kind = draw(
+        st.sampled_from([sc.Entropy, sc.KL, sc.Sparsemax, sc.SquareRoot, sc.Max])
+    )
+    return sc.Max() if kind is sc.Max else kind(draw(temperatures))
 
 
 @st.composite
@@ -130,7 +135,7 @@ def test_compiled_schedules_verify_and_are_tight(facts, share, delta, target):
     promise = root_promise(schedule)
     assert promise.half_width <= epsilon * (1 + 1e-9)
     if schedule.root.samples > 1:
-        with pytest.raises(BrokenPromise):
+        with pytest.raises(sc.BrokenPromise):
             replace(
                 schedule,
                 root=replace(schedule.root, samples=schedule.root.samples - 1),
@@ -148,13 +153,16 @@ def test_strong_regularization_is_blind(gamma, k, share):
     """Lambda to infinity: blind rollouts only, a price of O(1/epsilon^2) up to
     the depth log(1/epsilon).
     """
-    facts = Facts(k, k, gamma, Entropy(1e9), (0.0, 1.0))
+    facts = Facts(k, k, gamma, sc.Entropy(1e9), (0.0, 1.0))
     prices = []
     for part in (share, share / 4.0):
         schedule = compile_schedule(
             facts, epsilon=part * facts.value_span(), delta=0.1, adaptive=False
         )
-        assert {level.kind for level in schedule.levels} <= {Kind.CONSTANT, Kind.BLIND}
+        assert {level.kind for level in schedule.levels} <= {
+            sc.Kind.CONSTANT,
+            sc.Kind.BLIND,
+        }
         prices.append(schedule.num_calls)
     depth = 1.0 + math.log(4.0) / max(-math.log(gamma), 0.1) if gamma > 0.0 else 1.0
     assert prices[1] <= 16.0 * (1.0 + depth) * 1.2 * prices[0] + 200 * k
@@ -165,14 +173,14 @@ def test_strong_regularization_is_blind(gamma, k, share):
 def test_weak_regularization_is_sparse_sampling(gamma, k, share):
     """Lambda to 0: plug-ins only, at the price of sparse sampling with plain max."""
     promise = {"epsilon": share / (1.0 - gamma), "delta": 0.1, "adaptive": False}
-    kinds = frozenset(kind for kind in Kind if not KINDS[kind].randomized)
+    kinds = frozenset(kind for kind in sc.Kind if not KINDS[kind].randomized)
     weak = compile_schedule(
-        Facts(k, k, gamma, Entropy(1e-9), (0.0, 1.0)),
+        Facts(k, k, gamma, sc.Entropy(1e-9), (0.0, 1.0)),
         kinds=kinds,
         **promise,  # type: ignore[arg-type]
     )
-    plain = sparse_sampling(Facts(k, k, gamma, Max(), (0.0, 1.0)), **promise)  # type: ignore[arg-type]
-    assert {level.kind for level in weak.levels} <= {Kind.CONSTANT, Kind.PLUGIN}
+    plain = sparse_sampling(Facts(k, k, gamma, sc.Max(), (0.0, 1.0)), **promise)  # type: ignore[arg-type]
+    assert {level.kind for level in weak.levels} <= {sc.Kind.CONSTANT, sc.Kind.PLUGIN}
     assert weak.num_calls == pytest.approx(plain.num_calls, rel=1e-3)
 
 
@@ -182,7 +190,7 @@ def test_easier_promises_are_not_dearer(gamma, temperature, k, share):
     """A larger epsilon or delta, or the value alone, never costs more than 2%
     more (the search is not exhaustive).
     """
-    facts = Facts(k, k, gamma, Entropy(temperature), (0.0, 1.0))
+    facts = Facts(k, k, gamma, sc.Entropy(temperature), (0.0, 1.0))
     promise = {"epsilon": share / (1.0 - gamma), "delta": 0.05, "adaptive": False}
     price = compile_schedule(facts, **promise).num_calls  # type: ignore[arg-type]
     for easier in (
@@ -192,3 +200,84 @@ def test_easier_promises_are_not_dearer(gamma, temperature, k, share):
     ):
         schedule = compile_schedule(facts, **promise | easier)  # type: ignore[arg-type]
         assert schedule.num_calls <= 1.02 * price
+
+
+def compiles_layers(request):
+    """Whether a certified search with a horizon may run: its loops take 24 s to compile."""
+    return request.method in ("auto", "certified") and "horizon" in request.about
+
+
+def test_random_requests_keep_their_price(tmp_path):
+    every = benchmark.requests(0, tmp_path, light=True)
+    light = (request for request in every if not compiles_layers(request))
+    rows = [benchmark.paid(request) for request in islice(light, 40)]
+    assert [row.broken for row in rows if row.broken] == []
+    assert sum(row.num_calls for row in rows) > 5_000
+    assert sum(bool(row.refused) for row in rows) < 10
+
+
+FACTS = {"num_actions": 2, "initial_state": 1, "discount": 0.5, "operator": sc.Max()}
+
+
+def make_world(folder, **more):
+    return benchmark.World(
+        str(folder / "calls"), **{"seed": 3, "states": 9, "actions": 2} | more
+    )
+
+
+@pytest.mark.parametrize("limits", [{}, {"seconds": 2.0}])
+def test_timing_the_simulator_is_within_the_price(tmp_path, limits):
+    world = make_world(tmp_path)
+    sharp = {"discount": 0.2, "operator": sc.Entropy(2.0)}
+    problem = sc.MDP(world, **FACTS | sharp)
+    asked = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser", **limits}
+    ready = sc.prepare(problem, **asked)
+    schedule = ready.explanation
+    # timing takes a twentieth of the price at the most
+    assert world.calls <= 0.05 * schedule.num_calls
+    assert ready.price <= 1.05 * schedule.num_calls + problem.inspection_calls
+    shown = " ".join(str(ready).split())
+    assert f"at most {ready.price} oracle calls" in shown
+    answer = ready.run()
+    assert world.calls == answer.calls_spent <= answer.price == ready.price
+
+
+def test_states_that_cannot_be_compared_keep_the_price_of_inspections(tmp_path):
+    world = make_world(tmp_path, actions=1, opaque=True)
+    start = world.state(1)
+    problem = sc.MDP(world, **FACTS | {"num_actions": 1, "initial_state": start})
+    for most in (3, 6, 9, 27):
+        before = world.calls
+        _, looked = look(problem, start, 0, most_calls=most)
+        look(problem, start, 0, looked)
+        assert world.calls - before <= most
+
+
+def test_a_search_that_goes_on_reserves_the_calls_of_its_last_inspection(tmp_path):
+    """Each query ends with an inspection; it made 1,010 of 1,000 calls."""
+    world = make_world(tmp_path)
+    search = sc.Certified(sc.MDP(world, **FACTS), delta=0.1)
+    assert search.query(budget=500).num_calls == world.calls == 500
+    assert search.go_on(budget=1_000).num_calls == world.calls == 1_000
+
+
+@pytest.mark.parametrize("verb", ["plan", "agent"])
+@pytest.mark.parametrize("is_late", [True, False])
+def test_calls_before_and_after_a_choice_are_counted(
+    tmp_path, monkeypatch, verb, is_late
+):
+    """The simulator is timed, and then there may be no time to find a schedule."""
+
+    def late(*asked):
+        raise OutOfTime("There was not enough time to look for a schedule.")
+
+    if is_late:
+        monkeypatch.setattr(schedule_within_limits, "_payable", late)
+    about = {"discount": 0.5, "operator": sc.Entropy(1.0)}
+    limits = {"delta": 0.1, "seconds": 0.5, "budget": 5_000}
+    if not is_late:
+        limits |= {"epsilon": "20%", "seconds": 20.0, "budget": 1805}
+    world = make_world(tmp_path, seed=3 if is_late else 0)
+    row = benchmark.paid(benchmark.Request(verb, "auto", world, about, limits))
+    assert (row.broken, bool(row.refused)) == ("", False)
+    assert row.num_calls > 0

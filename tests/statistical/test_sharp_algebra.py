@@ -20,26 +20,25 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.kinds import KINDS
-from smoothcruiser.schedule.schedule import Kind, Level, Schedule
+from smoothcruiser.schedule.kinds import KINDS, Kind
 from smoothcruiser.schedule.verify.sharp import row_moments
 from smoothcruiser.theory import noise as noise_bounds
 from smoothcruiser.theory.analysis import ground
-from smoothcruiser.theory.moments import backup, constant, plug_in
+from smoothcruiser.theory.moments import Moments, backup, constant, plug_in
 
 # --- the lemmas, exactly ------------------------------------------------------
 
 OPERATORS = [
-    Entropy(0.3),
-    Entropy(1.0),
-    KL(0.5),
-    KL(0.4, (0.2, 0.3, 0.5)),
-    Sparsemax(0.7319),
-    SquareRoot(0.6),
-    Max(),
+    sc.Entropy(0.3),
+    sc.Entropy(1.0),
+    sc.KL(0.5),
+    sc.KL(0.4, (0.2, 0.3, 0.5)),
+    sc.Sparsemax(0.7319),
+    sc.SquareRoot(0.6),
+    sc.Max(),
 ]
 
 
@@ -71,7 +70,11 @@ def test_noise_bounds_hold_exactly(operator, n):
     exact values, with and without a tilt of the bias.
     """
     for k in (2, 3):
-        op = KL(operator.strength) if k == 2 and isinstance(operator, KL) else operator
+        op = (
+            sc.KL(operator.strength)
+            if k == 2 and isinstance(operator, sc.KL)
+            else operator
+        )
         rule = noise_bounds.OperatorRule.of(op, k)
         for law, gap in variants(k):
             weight, noise = outcomes(law, n)
@@ -99,7 +102,7 @@ def test_noise_bounds_hold_exactly(operator, n):
 )
 def test_entropy_noise_is_nearly_attained(temperature, k, n, share):
     """S11 (two actions) within 3%, S10 (no factor K) within 12%."""
-    op = Entropy(temperature)
+    op = sc.Entropy(temperature)
     weight, noise = outcomes([0.5] * k, n)
     phi = float(weight @ np.array([op.value(list(h)) for h in noise]))
     phi -= op.value([0.0] * k)
@@ -122,9 +125,9 @@ def test_bias_and_noise_do_not_mix():
     n, t = 40, 2.0
     weight, noise = outcomes([0.5, 0.5], n)
     tilt = math.sqrt(2 * 0.25 / n)
-    losses = np.array([remainder(Entropy(t), [tilt, 0.0], h) for h in noise])
+    losses = np.array([remainder(sc.Entropy(t), [tilt, 0.0], h) for h in noise])
     loss = float(weight @ losses)
-    rule = noise_bounds.OperatorRule.of(Entropy(t), 2)
+    rule = noise_bounds.OperatorRule.of(sc.Entropy(t), 2)
     bound = float(noise_bounds.bregman_noise(rule, n, 1.0, 0.25, tilt))
     assert 0.9 * bound <= loss <= bound
     assert bound < 0.55 * (tilt + tilt) ** 2 / (8 * t)
@@ -132,7 +135,12 @@ def test_bias_and_noise_do_not_mix():
 
 @pytest.mark.parametrize(
     "operator",
-    [Entropy(0.5), Sparsemax(0.5), SquareRoot(0.5), KL(0.5, (0.1, 0.2, 0.7))],
+    [
+        sc.Entropy(0.5),
+        sc.Sparsemax(0.5),
+        sc.SquareRoot(0.5),
+        sc.KL(0.5, (0.1, 0.2, 0.7)),
+    ],
     ids=lambda o: o.name,
 )
 def test_blind_loss_is_the_maximum(operator):
@@ -202,7 +210,7 @@ def toy(transition, reward, operator, gamma, **options):
     return Toy(transition, reward, players, legal, terminal, facts)
 
 
-def coin(operator: Operator, gamma: float, k: int = 2) -> Toy:
+def coin(operator: sc.Operator, gamma: float, k: int = 2) -> Toy:
     """One state, all actions alike, reward a fair coin: the noise bounds are
     attained.
     """
@@ -213,7 +221,7 @@ def coin(operator: Operator, gamma: float, k: int = 2) -> Toy:
     return toy(transition, reward, operator, gamma)
 
 
-def good_bad(operator: Operator, gamma: float) -> Toy:
+def good_bad(operator: sc.Operator, gamma: float) -> Toy:
     """Action 0 leads to the good or the bad state for ever, by a coin; action 1
     does as well: V differs by the whole span.
     """
@@ -225,7 +233,7 @@ def good_bad(operator: Operator, gamma: float) -> Toy:
     return toy(transition, reward, operator, gamma)
 
 
-def hidden(operator: Operator, gamma: float) -> Toy:
+def hidden(operator: sc.Operator, gamma: float) -> Toy:
     """A chain whose reward is at its end, behind the right actions: biases pull
     actions apart.
     """
@@ -250,7 +258,7 @@ def turns(operator, gamma, **options):
     return toy(transition, reward, operator, gamma, players=players, **options)
 
 
-def ragged(operator: Operator, gamma: float) -> Toy:
+def ragged(operator: sc.Operator, gamma: float) -> Toy:
     """Legal actions vary from one to three, and one state ends the episode."""
     rng = np.random.default_rng(3)
     transition = rng.random((4, 3, 4)) ** 3
@@ -285,7 +293,7 @@ class Sampler:
     level, vectorized over states.
     """
 
-    def __init__(self, problem: Toy, levels: tuple[Level, ...], seed: int):
+    def __init__(self, problem: Toy, levels: tuple[sc.Level, ...], seed: int):
         self.problem, self.levels = problem, levels
         self.rng = np.random.default_rng(seed)
         self.cumulative = np.cumsum(problem.transition, axis=2)
@@ -309,32 +317,32 @@ class Sampler:
                 out[here] = drawn + p.players[s] * level.shift
         return out
 
-    def _at(self, level: Level, s: int, m: int) -> np.ndarray:
+    def _at(self, level: sc.Level, s: int, m: int) -> np.ndarray:
         p, sign = self.problem, self.problem.players[s]
-        if level.kind is Kind.CONSTANT:
+        if level.kind is sc.Kind.CONSTANT:
             return np.full(m, level.constant)
-        if level.kind is Kind.MIDDLE:
+        if level.kind is sc.Kind.MIDDLE:
             assert p.middles is not None
             return np.full(m, p.middles[s])
         actions = np.nonzero(p.legal[s])[0]
         q = np.zeros((m, len(actions)))
-        if level.kind is not Kind.BLIND:
+        if level.kind is not sc.Kind.BLIND:
             q = self._means(level, s, m, level.samples)
-        if level.kind in (Kind.RANDOM_PLUGIN, Kind.RANDOM_ROLLOUT):
-            plain = Kind.PLUGIN if level.continuation < 0 else Kind.ROLLOUT
+        if level.kind in (sc.Kind.RANDOM_PLUGIN, sc.Kind.RANDOM_ROLLOUT):
+            plain = sc.Kind.PLUGIN if level.continuation < 0 else sc.Kind.ROLLOUT
             base = self._at(replace(level, kind=plain), s, m)
             return base + self._corrections(level, s, m)
         player = 1 if sign > 0 else 2
         operator = p.facts.operator
         value = np.array([operator.value(list(row), player=player) for row in q])
-        if level.kind is Kind.PLUGIN:
+        if level.kind is sc.Kind.PLUGIN:
             return value
         policy = np.array([operator.gradient(list(row), player=player) for row in q])
         chosen = pick(np.cumsum(policy, axis=1), self.rng.random(m))
         onward = self.backup(level.continuation, np.full(m, s), actions[chosen])
         return value - (q * policy).sum(axis=1) + onward
 
-    def _means(self, level: Level, s: int, m: int, samples: int) -> np.ndarray:
+    def _means(self, level: sc.Level, s: int, m: int, samples: int) -> np.ndarray:
         """m times Q-hat over the query of ``level``."""
         actions = np.nonzero(self.problem.legal[s])[0]
         q = np.zeros((m, len(actions)))
@@ -344,7 +352,7 @@ class Sampler:
             q[:, column] = draws.reshape(m, samples).mean(axis=1)
         return q
 
-    def _corrections(self, level: Level, s: int, m: int) -> np.ndarray:
+    def _corrections(self, level: sc.Level, s: int, m: int) -> np.ndarray:
         """What the rungs add: 0 for most, and rarely a correction over its chance."""
         out = np.zeros(m)
         rung = np.searchsorted(
@@ -425,32 +433,36 @@ def check_levels(problem, schedule, budget):
 
 
 CASES = [
-    ("coin", coin(Entropy(0.2), 0.5), 0.2),
-    ("coin, strong", coin(Entropy(3.0), 0.5), 0.05),
-    ("coin, five actions", coin(Entropy(0.5), 0.3, k=5), 0.1),
-    ("coin, max", coin(Max(), 0.3), 0.2),
-    ("good or bad", good_bad(Entropy(0.5), 0.5), 0.15),
-    ("good or bad, sparsemax", good_bad(Sparsemax(1.9137), 0.5), 0.15),
-    ("good or bad, square root", good_bad(SquareRoot(4.0), 0.5), 0.15),
-    ("hidden reward", hidden(Entropy(1.0), 0.6), 0.12),
-    ("hidden reward, mellowmax", hidden(KL(2.0), 0.6), 0.12),
-    ("alternating game", turns(Entropy(1.0), 0.5, alternating=True), 0.15),
-    ("game", turns(Entropy(1.0), 0.5, alternating=False), 0.15),
-    ("game, sparsemax", turns(Sparsemax(1.9137), 0.4, alternating=False), 0.15),
-    ("ragged", ragged(Entropy(1.0), 0.5), 0.15),
-    ("ragged, max", ragged(Max(), 0.4), 0.2),
-    ("good or bad, bounds", bounded(good_bad(Entropy(0.5), 0.5), 0.5), 0.05),
-    ("ragged, bounds", bounded(ragged(Entropy(1.0), 0.5), 0.8), 0.1),
-    ("game, bounds", bounded(turns(Entropy(1.0), 0.5, alternating=False), 0.8), 0.1),
-    ("game, horizon", turns(Entropy(1.0), 1.0, alternating=False, horizon=3), 0.15),
+    ("coin", coin(sc.Entropy(0.2), 0.5), 0.2),
+    ("coin, strong", coin(sc.Entropy(3.0), 0.5), 0.05),
+    ("coin, five actions", coin(sc.Entropy(0.5), 0.3, k=5), 0.1),
+    ("coin, max", coin(sc.Max(), 0.3), 0.2),
+    ("good or bad", good_bad(sc.Entropy(0.5), 0.5), 0.15),
+    ("good or bad, sparsemax", good_bad(sc.Sparsemax(1.9137), 0.5), 0.15),
+    ("good or bad, square root", good_bad(sc.SquareRoot(4.0), 0.5), 0.15),
+    ("hidden reward", hidden(sc.Entropy(1.0), 0.6), 0.12),
+    ("hidden reward, mellowmax", hidden(sc.KL(2.0), 0.6), 0.12),
+    ("alternating game", turns(sc.Entropy(1.0), 0.5, alternating=True), 0.15),
+    ("game", turns(sc.Entropy(1.0), 0.5, alternating=False), 0.15),
+    ("game, sparsemax", turns(sc.Sparsemax(1.9137), 0.4, alternating=False), 0.15),
+    ("ragged", ragged(sc.Entropy(1.0), 0.5), 0.15),
+    ("ragged, max", ragged(sc.Max(), 0.4), 0.2),
+    ("good or bad, bounds", bounded(good_bad(sc.Entropy(0.5), 0.5), 0.5), 0.05),
+    ("ragged, bounds", bounded(ragged(sc.Entropy(1.0), 0.5), 0.8), 0.1),
+    (
+        "game, bounds",
+        bounded(turns(sc.Entropy(1.0), 0.5, alternating=False), 0.8),
+        0.1,
+    ),
+    ("game, horizon", turns(sc.Entropy(1.0), 1.0, alternating=False, horizon=3), 0.15),
 ]
 
 
-PLAIN = frozenset(kind for kind in Kind if not KINDS[kind].randomized)
+PLAIN = frozenset(kind for kind in sc.Kind if not KINDS[kind].randomized)
 
 
 @lru_cache(maxsize=32)
-def compiled(facts: Facts, share: float) -> Schedule:
+def compiled(facts: Facts, share: float) -> sc.Schedule:
     promise = {"epsilon": share * facts.value_span(), "delta": 0.1}
     return compile_schedule(facts, **promise, adaptive=False, kinds=PLAIN)
 
@@ -467,28 +479,108 @@ def test_every_kind_is_simulated():
     """The cases above are no empty promise: together they contain every kind of
     level, in MDPs and in games.
     """
-    seen: dict[bool, set[Kind]] = {False: set(), True: set()}
+    seen: dict[bool, set[sc.Kind]] = {False: set(), True: set()}
     for _, problem, share in CASES:
         schedule = compiled(problem.facts, share)
         seen[problem.facts.game] |= {level.kind for level in schedule.levels}
     assert seen[False] == PLAIN
-    assert seen[True] >= {Kind.CONSTANT, Kind.BLIND, Kind.MIDDLE}
+    assert seen[True] >= {sc.Kind.CONSTANT, sc.Kind.BLIND, sc.Kind.MIDDLE}
 
 
 def test_forgetting_the_recentring_is_seen():
     """A plug-in over the coin overestimates by phi: without its shift the mean
     leaves the claimed interval, with it it does not.
     """
-    facts = coin(Max(), 0.0).facts
+    facts = coin(sc.Max(), 0.0).facts
     base = ground(facts)
     n = np.array([4.0])
     claim = plug_in(base, backup(base, constant(base, None), None), n)
-    middle = Level(Kind.CONSTANT, constant=0.5)
+    middle = sc.Level(sc.Kind.CONSTANT, constant=0.5)
     for shift, inside in ((float(claim.shift[0]), True), (0.0, False)):
         problem, levels = (
-            coin(Max(), 0.0),
-            (middle, Level(Kind.PLUGIN, 4, 0, shift=shift)),
+            coin(sc.Max(), 0.0),
+            (middle, sc.Level(sc.Kind.PLUGIN, 4, 0, shift=shift)),
         )
         draws = Sampler(problem, levels, seed=2).draw(1, np.zeros(4000, dtype=int))
         told = " ".join(misses(problem, draws, 0, 0.5, claim))
         assert ("bias" not in told) == inside
+
+
+RUNS = 700
+RUNGS = (0.3, 0.15, 0.05)
+
+
+def table(problem, kind, first=1):
+    """A constant, a rollout or plug-in over it, and two randomized levels over both."""
+    base = ground(problem.facts)
+    smooth = problem.facts.curvature < math.inf
+    levels: list[sc.Level] = []
+    made: list[Moments] = []
+
+    def add(level: sc.Level):
+        query, onward = (
+            backup(base, made[child], None) if child >= 0 else None
+            for child in (level.query, level.continuation)
+        )
+        n = np.array([float(level.samples)])
+        estimator = KINDS[level.kind]
+        moments = estimator.of_row(base, level, n, None, query, onward, None)
+        levels.append(estimator.finish_row(level, moments))
+        made.append(moments)
+
+    add(sc.Level(Kind.CONSTANT))
+    add(sc.Level(Kind.ROLLOUT, 2, 0, 0) if smooth else sc.Level(Kind.PLUGIN, 2, 0))
+    onward = 1 if kind == Kind.RANDOM_ROLLOUT else -1
+    add(sc.Level(kind, first, 1, onward, rungs=RUNGS))
+    if (
+        kind == Kind.RANDOM_ROLLOUT
+    ):  # a chain: corrections that continue at corrections
+        add(sc.Level(kind, first, 1, 2, rungs=RUNGS))
+        add(sc.Level(Kind.ROLLOUT, 2, 1, 3))
+    return levels, made
+
+
+def check_level(problem, sampler, index, claim, runs=RUNS):
+    truth = problem.exact(None)
+    for s in np.nonzero(~problem.terminal)[0]:
+        draws = sampler.draw(index, np.full(runs, s))
+        assert not list(misses(problem, draws, s, truth[s], claim))
+
+
+RANDOMIZED = {
+    "coin": coin(sc.Entropy(0.5), 0.5),
+    "coin, ten actions": coin(sc.Entropy(1.0), 0.4, k=10),
+    "good or bad": good_bad(sc.Entropy(0.5), 0.5),
+    "good or bad, sparsemax": good_bad(sc.Sparsemax(1.9137), 0.5),
+    "good or bad, square root": good_bad(sc.SquareRoot(2.0), 0.5),
+    "hidden reward, KL": hidden(sc.KL(1.0, (0.3, 0.7)), 0.6),
+    "alternating game": turns(sc.Entropy(0.7), 0.5, alternating=True),
+    "game": turns(sc.Entropy(0.7), 0.5, alternating=False),
+    "ragged": ragged(sc.Entropy(0.7), 0.5),
+}
+
+
+SLOW = {"coin, ten actions", "alternating game", "good or bad, square root"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(x, marks=[pytest.mark.slow] if x in SLOW else [])
+        for x in RANDOMIZED
+    ],
+)
+@pytest.mark.parametrize("kind", [Kind.RANDOM_ROLLOUT, Kind.RANDOM_PLUGIN])
+def test_randomized_levels_keep_their_claims(kind, name):
+    problem = RANDOMIZED[name]
+    levels, made = table(problem, kind)
+    sampler = Sampler(problem, tuple(levels), seed=5)
+    for index in range(2, len(levels)):
+        check_level(problem, sampler, index, made[index], RUNS // index)
+
+
+def test_a_randomized_plug_in_serves_plain_max():
+    problem = coin(sc.Max(), 0.4, k=3)
+    levels, made = table(problem, Kind.RANDOM_PLUGIN)
+    sampler = Sampler(problem, tuple(levels), seed=2)
+    check_level(problem, sampler, 2, made[2])

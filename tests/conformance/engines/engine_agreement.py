@@ -16,6 +16,7 @@ from smoothcruiser import InvalidInput, Kind, Level, Root, Schedule, Unpayable
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.compiled.tiers import ADDRESS, INLINED
+from smoothcruiser.engines.interpreted.batched import BatchedEngine
 from smoothcruiser.engines.interpreted.python import PythonEngine
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.engines.root_scores import BINNED, BINS, LOGGED, Score
@@ -163,6 +164,24 @@ def sharp_tables(facts):
         *first_payable(compile_schedule, facts, shares, **how | {"target": "value"}),
         *first_payable(sparse_sampling, facts, shares, **how),
     ]
+
+
+ENGINES = {
+    "reference": ReferenceEngine,
+    "python": PythonEngine,
+    "compiled": CompiledEngine,
+    "batched": BatchedEngine,
+}
+
+
+def engine_of(executor, problem, schedule, state, *rest, **options):
+    """The engine of an executor that samples a schedule from a state."""
+    return ENGINES[executor](Job(problem, schedule, state, *rest), **options)
+
+
+def sums_of(engine, action, count, *, seed=1, number=0):
+    """What a shard of so many root samples of an action adds up."""
+    return engine.run_shard(Shard(action, number, 0, count), seed)
 
 
 def bits(partial):

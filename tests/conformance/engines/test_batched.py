@@ -8,28 +8,29 @@ errors: a false alarm in 100,000 tests).
 
 import itertools
 import math
+from dataclasses import replace
 from functools import partial
 
+import numba
 import numpy as np
 import pytest
 from engine_agreement import (
+    CENTER,
     SCORES,
+    assert_engines_agree,
     bits,
+    by_hand,
+    engine_of,
     hand_made,
     random_table,
     randomized_table,
     root_actions,
+    sums_of,
 )
 from test_engines import FAMILIES, OPERATORS, build, halved_gradient, halved_value
 
 import smoothcruiser as sc
-from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.compiled.engine import CompiledEngine
-from smoothcruiser.engines.interpreted.batched import BatchedEngine
-from smoothcruiser.engines.interpreted.python import PythonEngine
-from smoothcruiser.engines.interpreted.reference import ReferenceEngine
-from smoothcruiser.engines.root_scores import WHOLE
-from smoothcruiser.engines.shards import Shard
+from smoothcruiser import Kind, Level
 
 Z = 4.5
 DRAWS = 1500
@@ -65,8 +66,8 @@ def test_python_returns_the_bits_of_reference_for_flags_and_odd_rewards():
         for make in (*makers, partial(randomized_table, seed=3)):
             schedule = make(problem.facts)
             slow, fast = (
-                kind(Job(problem, schedule, 0)).run_shard(Shard(1, 0, 0, 40), 2)
-                for kind in (ReferenceEngine, PythonEngine)
+                sums_of(engine_of(kind, problem, schedule, 0), 1, 40, seed=2)
+                for kind in ("reference", "python")
             )
             assert bits(slow) == bits(fast)
 
@@ -100,9 +101,10 @@ def test_batched_agrees_with_compiled_in_law_and_in_counts(family):
         for how in ({}, clipped):
             schedule = hand_made(problem.facts, samples=DRAWS, **how)
             action = root_actions(problem, schedule, 0)[-1]
-            job, shard = Job(problem, schedule, 0), Shard(action, 0, 0, DRAWS)
-            fast = CompiledEngine(job).run_shard(shard, 1)
-            wide = BatchedEngine(job, max_batch=4096).run_shard(shard, 1)
+            asked = problem, schedule, 0
+            fast = sums_of(engine_of("compiled", *asked), action, DRAWS)
+            batched = engine_of("batched", *asked, max_batch=4096)
+            wide = sums_of(batched, action, DRAWS)
             assert_same_law(fast, wide, (family, index, schedule.root.target))
             most = DRAWS * (1 + schedule.level_calls[schedule.root.child])
             same = fast.calls == wide.calls
@@ -116,11 +118,14 @@ def test_batched_agrees_with_compiled_in_law_on_randomized_levels(family, index)
     family, all operators among them.
     """
     problem = problem_of(family, index % 6)
-    job = Job(problem, randomized_table(problem.facts, index % 6), 0)
+    asked = problem, randomized_table(problem.facts, index % 6), 0
     action = problem.legal_actions(0)[-1]
     parts = [
-        [engine.run_shard(Shard(action, i, 0, 20), 1) for i in range(20)]
-        for engine in (CompiledEngine(job), BatchedEngine(job, max_batch=4096))
+        [sums_of(engine, action, 20, number=i) for i in range(20)]
+        for engine in (
+            engine_of("compiled", *asked),
+            engine_of("batched", *asked, max_batch=4096),
+        )
     ]
     for sums in ("total", "calls"):
         one, other = (np.array([getattr(p, sums) for p in part]) for part in parts)
@@ -132,10 +137,10 @@ def test_batched_agrees_with_compiled_in_law_on_randomized_levels(family, index)
 @pytest.mark.parametrize("max_batch", [1, 7, 100_000])
 def test_slices_change_neither_counts_nor_law(max_batch):
     problem = problem_of("game", 1)
-    job = Job(problem, hand_made(problem.facts, samples=200), 0)
-    shard = Shard(0, 0, 0, 20 if max_batch == 1 else 200)
-    whole = BatchedEngine(job).run_shard(Shard(0, 0, 0, 200), 1)
-    sliced = BatchedEngine(job, max_batch=max_batch).run_shard(shard, 2)
+    asked = problem, hand_made(problem.facts, samples=200), 0
+    whole = sums_of(engine_of("batched", *asked), 0, 200)
+    cut = engine_of("batched", *asked, max_batch=max_batch)
+    sliced = sums_of(cut, 0, 20 if max_batch == 1 else 200, seed=2)
     assert sliced.calls * whole.draws == whole.calls * sliced.draws
     if sliced.draws == whole.draws:
         assert_same_law(whole, sliced, max_batch)
@@ -144,11 +149,11 @@ def test_slices_change_neither_counts_nor_law(max_batch):
 def test_a_batched_run_is_reproducible():
     problem = problem_of("everything", 2)
     schedule = hand_made(problem.facts, samples=50)
-    job = Job(problem, schedule, 0, 0.0, SCORES[0])
-    shard = Shard(problem.legal_actions(0)[0], 3, 0, 50)
-    parts = [BatchedEngine(job).run_shard(shard, 9) for _ in range(2)]
+    engine = engine_of("batched", problem, schedule, 0, 0.0, SCORES[0])
+    action = problem.legal_actions(0)[0]
+    parts = [sums_of(engine, action, 50, seed=9, number=3) for _ in range(2)]
     assert bits(parts[0]) == bits(parts[1])
-    assert sum(parts[0].score) == 50 * WHOLE
+    assert sum(parts[0].score) == 50 * 2**24
 
 
 # --- oracles over arrays: every kind of state ---------------------------------
@@ -253,15 +258,13 @@ def test_oracles_over_arrays_agree_with_their_scalar_forms(kind):
     action = scalar.legal_actions(state)[-1]
     assert wide.legal_actions(wide_state) == scalar.legal_actions(state)
     assert wide.mover(wide_state) == scalar.mover(state)
-    shard = Shard(action, 0, 0, 400)
-    one = PythonEngine(Job(scalar, schedule, state)).run_shard(shard, 1)
-    many = BatchedEngine(Job(wide, schedule, wide_state)).run_shard(shard, 1)
+    one = sums_of(engine_of("python", scalar, schedule, state), action, 400)
+    many = sums_of(engine_of("batched", wide, schedule, wide_state), action, 400)
     assert_same_law(one, many, kind)
     if scalar.facts.price_is_exact:
         assert one.calls == many.calls
     # a batch of one row at a time
-    rows = ReferenceEngine(Job(wide, schedule, wide_state))
-    single = rows.run_shard(Shard(action, 0, 0, 40), 1)
+    single = sums_of(engine_of("reference", wide, schedule, wide_state), action, 40)
     assert 0 < single.calls <= 40 * (1 + schedule.level_calls[schedule.root.child])
 
 
@@ -299,15 +302,101 @@ def test_jax_oracles_agree_with_their_scalar_forms():
         problem = sc.MDP(oracle, **wide, **COMMON)
         scalar = sc.MDP(line_one, **plain, **COMMON)
         assert problem.facts == scalar.facts
-        schedule, shard = hand_made(scalar.facts, samples=4000), Shard(1, 0, 0, 400)
-        engine = BatchedEngine(Job(problem, schedule, 0.25))
-        many = engine.run_shard(shard, 1)
-        one = PythonEngine(Job(scalar, schedule, 0.25)).run_shard(shard, 1)
+        schedule = hand_made(scalar.facts, samples=4000)
+        engine = engine_of("batched", problem, schedule, 0.25)
+        many = sums_of(engine, 1, 400)
+        one = sums_of(engine_of("python", scalar, schedule, 0.25), 1, 400)
         assert_same_law(one, many, (step.__name__, ends))
-        assert bits(many) == bits(engine.run_shard(shard, 1))
+        assert bits(many) == bits(sums_of(engine, 1, 400))
         if ends:
             assert problem.is_terminal(1.5)
             assert not problem.is_terminal(0.5)
         else:
             assert one.calls == many.calls
     assert jnp.ones(1).dtype == jnp.float32, "float64 is switched on inside calls only"
+
+
+GAP = 0.25
+
+
+@numba.njit
+def lower(state):
+    return 0.1 * (state % 3) - 0.2
+
+
+@numba.njit
+def upper(state):
+    return 0.1 * (state % 3) + 0.05 * (state % 2)
+
+
+def bounded(problem, bounds=(lower, upper), gap=GAP):
+    return replace(problem, value_bounds=bounds, value_gap=gap)
+
+
+def middle_table(facts, target="q_values"):
+    """A middle as query, as continuation, and under levels that are no leaves."""
+    levels = (
+        Level(Kind.MIDDLE),
+        Level(Kind.PLUGIN, samples=2, query=0, shift=0.05),
+        Level(Kind.ROLLOUT, samples=2, query=0, continuation=0, shift=0.03),
+        Level(Kind.BLIND, continuation=2),
+        Level(Kind.ROLLOUT, samples=1, query=1, continuation=3, shift=-0.02),
+    )
+    return by_hand(facts, levels, target=target, samples=3)
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("family", FAMILIES)
+def test_three_engines_return_the_same_bits(family):
+    """One machine serves all worlds, since the functions are the same."""
+    K = 2 + FAMILIES.index(family) % 2
+    problem = bounded(build(family, sc.Max(), K, FAMILIES.index(family)))
+    for target in ("q_values", "value"):
+        assert_engines_agree(problem, middle_table(problem.facts, target), 3)
+
+
+@pytest.mark.compiles
+def test_compiled_code_names_the_state_whose_bounds_are_false():
+    """Bounds of odd states are too wide; the shard is replayed to name one."""
+    P = np.eye(6)[(np.arange(6) + 1) % 6][:, None, :].repeat(2, axis=1)
+    ring = sc.tabular(P, np.zeros((6, 2)), discount=0.5, operator=sc.Max())
+    wrong = bounded(ring, gap=0.22)
+    schedule = by_hand(wrong.facts, [Level(Kind.MIDDLE)])
+    for executor in ("compiled", "batched"):
+        sums_of(engine_of(executor, wrong, schedule, 3, CENTER), 0, 2)
+        engine = engine_of(executor, wrong, schedule, 4, CENTER)
+        with pytest.raises(sc.OracleError, match=r"at state 5.* 0\.25 apart"):
+            sums_of(engine, 0, 2)
+
+
+@pytest.mark.compiles
+def test_batches_and_trees_agree_where_nothing_is_random():
+    def walk(states, actions, rng):
+        return 0.1 * actions, (states + actions + 1) % 5
+
+    batch = sc.MDP(
+        sc.batched(walk),
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=0,
+        terminal=lambda states: states == 4,
+        value_bounds=(lambda s: 0.01 * s, lambda s: 0.02 * s + 0.1),
+        value_gap=0.2,
+    )
+    one = replace(
+        batch,
+        oracle=lambda s, a, rng: (0.1 * a, (s + a + 1) % 5),
+        terminal=lambda s: s == 4,
+        value_bounds=(lambda s: 0.01 * s, lambda s: 0.02 * s + 0.1),
+    )
+    levels = (Level(Kind.MIDDLE), Level(Kind.PLUGIN, samples=2, query=0))
+    schedule = by_hand(batch.facts, levels)
+    for action in range(2):
+        rows = sums_of(engine_of("batched", batch, schedule, 0), action, 2)
+        single = sums_of(engine_of("reference", one, schedule, 0), action, 2)
+        assert rows.total == pytest.approx(single.total)
+        assert rows.calls == single.calls
+    # at depth 1 a leaf is worth the middle of its bounds: Q = r + gamma m(next)
+    tree = sc.plan(one, method=sc.UCT(depth=1), budget=50, executor="reference")
+    assert tree.q_values == pytest.approx((0.5 * 0.065, 0.1 + 0.5 * 0.08))

@@ -13,17 +13,11 @@ import time
 from dataclasses import replace
 
 import pytest
-from engine_agreement import by_hand
+from engine_agreement import by_hand, engine_of, sums_of
 from numba import njit
 
 import smoothcruiser as sc
 from smoothcruiser import InvalidInput, Kind, Level, OracleError
-from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.compiled import engine as compiled_module
-from smoothcruiser.engines.compiled.engine import CompiledEngine
-from smoothcruiser.engines.interpreted.reference import ReferenceEngine
-from smoothcruiser.engines.shards import Shard
-from smoothcruiser.errors import Interrupted
 
 HUGE = 10**13  # root draws: days of work, so a run that ends was stopped
 
@@ -91,14 +85,17 @@ def test_an_error_names_the_state_and_action_at_fault(monkeypatch):
     Python is a small part of the shard.
     """
     replayed = []
-    original = ReferenceEngine.run_draws
+    problem = moody_problem(RAISES)
+    reference = type(engine_of("reference", problem, table(problem), (RAISES, 0)))
+    original = reference.run_draws
 
     def noted(self, action, count, rng):
         replayed.append(count)
         return original(self, action, count, rng)
 
-    monkeypatch.setattr(ReferenceEngine, "run_draws", noted)
-    monkeypatch.setattr(compiled_module, "REPLAYED_CALLS", 100)
+    monkeypatch.setattr(reference, "run_draws", noted)
+    replays = "smoothcruiser.engines.compiled.engine.REPLAYED_CALLS"
+    monkeypatch.setattr(replays, 100)
     # it would find the faults first
     monkeypatch.setattr("smoothcruiser.engines.workers.look", lambda *_, **__: (0, ()))
     for mood, message in FAULTS.items():
@@ -122,9 +119,9 @@ def test_an_error_deep_inside_a_shard_is_found():
     problem = moody_problem(RARE)
     levels = (Level(Kind.CONSTANT), Level(Kind.BLIND, continuation=0))
     schedule = table(problem, samples=HUGE, levels=levels)
-    engine = CompiledEngine(Job(problem, schedule, (RARE, 0)))
+    engine = engine_of("compiled", problem, schedule, (RARE, 0))
     with pytest.raises(OracleError, match=r"one in ten million at state \(6, [12]\),"):
-        engine.run_shard(Shard(0, 0, 0, HUGE), seed=0)
+        sums_of(engine, 0, HUGE, seed=0)
 
 
 def chain():
@@ -146,17 +143,18 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize("engine_class", [CompiledEngine, ReferenceEngine])
-def test_a_stop_from_another_thread_ends_a_shard(name, engine_class):
+@pytest.mark.parametrize("executor", ["compiled", "reference"])
+def test_a_stop_from_another_thread_ends_a_shard(name, executor):
     """Each of these shards would take days."""
     problem = chain()
     schedule = table(problem, samples=HUGE, levels=TABLES[name])
-    engine = engine_class(Job(problem, schedule, 0))
+    engine = engine_of(executor, problem, schedule, 0)
     timer = threading.Timer(0.2, engine.stop)
     timer.start()
-    with pytest.raises(Interrupted):
-        engine.run_shard(Shard(0, 0, 0, HUGE), seed=0)
+    with pytest.raises(sc.SmoothcruiserError) as error:
+        sums_of(engine, 0, HUGE, seed=0)
     timer.join()
+    assert type(error.value).__name__ == "Interrupted"
 
 
 def test_a_time_limit_returns_what_the_samples_allow():
@@ -223,7 +221,7 @@ def test_a_stop_in_the_first_shard_uses_the_samples_before_it(executor, tmp_path
 SCRIPT = """
 import math, sys, threading
 import smoothcruiser as sc
-from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
+from smoothcruiser import Kind, Level, Root, Schedule
 
 problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
 levels = (Level(Kind.CONSTANT), Level(Kind.PLUGIN, samples={samples}, query=0))
@@ -263,11 +261,11 @@ def test_control_c_ends_a_run(workers, shards, draws, samples):
 
 
 def test_a_state_of_another_type_is_refused_with_a_remedy():
-    for engine in (CompiledEngine, ReferenceEngine):
+    for executor in ("compiled", "reference"):
         with pytest.raises(
             InvalidInput,
             match=r"Compiled oracles take states of numbers, tuples.* got dict",
         ):
-            engine(Job(moody_problem(0), table(moody_problem(0)), {1: 2}))
+            engine_of(executor, moody_problem(0), table(moody_problem(0)), {1: 2})
     with pytest.raises(InvalidInput, match="could not be compiled for a state of typ"):
         sc.run(moody_problem(0), table(moody_problem(0)), (0, 1, 2))

@@ -13,7 +13,6 @@ from benchmarks.exact.verification_worlds import induction, least
 from scipy.stats import binom
 
 import smoothcruiser as sc
-from smoothcruiser.certified.state_table import table_of
 
 SIZE, ACTIONS, DELTA, RUNS = 6, 2, 0.2, 60
 HORIZON = 4
@@ -90,7 +89,7 @@ class World:
 def false_bounds(memory, world):
     """The rows of the table that exclude the exact value."""
     values, wrong = world.values(), 0
-    for row in table_of(memory):
+    for row in memory.table():
         left = -1 if row.remaining is None else row.remaining
         low, high = row.interval
         true = values[left][row.state]

@@ -1,4 +1,6 @@
-"""A stop at any moment gives intervals that hold, and leaves a memory that goes on."""
+"""A stop at any moment gives intervals that hold, and leaves a memory that goes on; the
+record of intervals is bounded and has no effect on a search.
+"""
 
 import math
 import signal
@@ -9,8 +11,10 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
+from smoothcruiser.certified import query_progress as history
 from smoothcruiser.certified import search_loop
 from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.query_progress import History, Point
 from smoothcruiser.certified.sample_batches import Batch
 from smoothcruiser.certified.sampling.parallel import ParallelSampler, draw_part
 from smoothcruiser.certified.sampling.sampler import Sampler, first_words
@@ -21,7 +25,6 @@ from smoothcruiser.certified.sweeps.region import Region
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.random.streams import from_words
 
-pytestmark = pytest.mark.compiles
 TRUTH = 0.5 / (1.0 - 0.5)  # of ``coin``: a mean reward of 1/2, and discount 1/2
 
 
@@ -49,6 +52,7 @@ class Stops:
         return reward, 0
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("number", [1, 2, 20, 30, 100, 700])
 def test_a_step_that_is_broken_off_costs_no_answer(number):
     """In the inspection, the first round or a later one; then the memory goes on."""
@@ -69,6 +73,7 @@ def _halves(answer):
     return [0.5 * (high - low) for low, high in boxes]
 
 
+@pytest.mark.compiles
 def test_what_is_entered_is_the_beginning_of_every_stream(monkeypatch):
     """The sample that was broken off comes back: a dropped one would be missing for
     what it is. Every pair has as many ones as its own stream shows.
@@ -89,6 +94,7 @@ def test_what_is_entered_is_the_beginning_of_every_stream(monkeypatch):
         assert float(part.weight[part.reward == 1.0].sum()) == ones
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("place", ["node_of", "make_room", "half_width"])
 def test_a_signal_in_the_middle_of_something_waits(place, monkeypatch):
     """Ctrl-C while states are entered or bounds are read breaks nothing off."""
@@ -111,6 +117,7 @@ def test_a_signal_in_the_middle_of_something_waits(place, monkeypatch):
     assert memory.query(budget=1_000).num_calls > 0
 
 
+@pytest.mark.compiles
 def test_a_signal_while_machine_code_samples_ends_the_slice(monkeypatch):
     problem = sc.make("chain:n=5", discount=0.9, temperature=0.1)
     real = search_loop.SearchLoop.report_to_callback
@@ -126,6 +133,7 @@ def test_a_signal_while_machine_code_samples_ends_the_slice(monkeypatch):
     assert holds(stopped, sc.plan(problem, method="exact").value)
 
 
+@pytest.mark.compiles
 def test_a_stop_before_anything_was_sampled_has_the_box_of_the_rewards():
     def pressed(state):
         signal.raise_signal(signal.SIGINT)
@@ -150,6 +158,7 @@ class Board:
         return hash(tuple(self.moves))
 
 
+@pytest.mark.compiles
 def test_a_state_that_a_broken_step_leaves_changed_is_not_used_again():
     """Further samples would start elsewhere: the answer holds, the memory is closed."""
     calls = []
@@ -169,6 +178,7 @@ def test_a_state_that_a_broken_step_leaves_changed_is_not_used_again():
         memory.query(epsilon=0.1)
 
 
+@pytest.mark.compiles
 def test_a_callback_stops_within_a_round(monkeypatch):
     """It is asked between two slices too: a round of a slow simulator takes long."""
     monkeypatch.setattr(search_loop, "REPORT_SECONDS", 0.0)
@@ -185,6 +195,7 @@ def test_a_callback_stops_within_a_round(monkeypatch):
     assert holds(answer)
 
 
+@pytest.mark.compiles
 def test_workers_that_are_stopped_leave_the_parts_before_the_first_gap():
     """Parts 0 and 2 of three are there: part 2 may not be entered without part 1."""
     problem = coin()
@@ -218,6 +229,7 @@ def test_workers_that_are_stopped_leave_the_parts_before_the_first_gap():
     assert set(batch.raws[:5].tolist()) - {END} == {1}
 
 
+@pytest.mark.compiles
 def test_compiling_counts_against_no_limit(monkeypatch):
     """Law (docs/certified.md, section 9): seconds cover all but compiling."""
     warm = Region.warm
@@ -234,6 +246,7 @@ def test_compiling_counts_against_no_limit(monkeypatch):
     assert answer.compile_seconds >= 0.3
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("horizon", [None, 5])
 def test_rounds_left_in_the_middle_give_no_pair_two_shares(horizon):
     """What was saved after many stops can be taken up, and no share of delta is lost."""
@@ -260,3 +273,60 @@ def test_rounds_left_in_the_middle_give_no_pair_two_shares(horizon):
         given = int((memory.memory.graph.pairs["cost"] > 0.0).sum())
         assert horizon is not None or memory.shares.num_pairs == given
         restore(sc.Certified(problem, delta=0.1, seed=1), to_bytes(memory))
+
+
+def ring_step(state, action, rng):
+    return rng.random() * (1 + state) / 6, (state + action + int(rng.integers(2))) % 6
+
+
+def ring_memory():
+    problem = mdp(ring_step, name="ring")
+    return sc.Certified(problem, delta=0.1, seed=3)
+
+
+def test_points_are_thinned_and_the_last_one_stays():
+    kept = History()
+    for calls in range(5000):
+        kept.add(1, calls, (0.0, 10.0 / (1 + calls)))
+    points = kept.of(1)
+    assert len(points) <= history.MOST_POINTS
+    assert points[0] == Point(0, 0.0, 10.0)
+    assert points[-1] == Point(4999, 0.0, 10.0 / 5000)
+    assert [p.calls for p in points] == sorted({p.calls for p in points})
+
+
+@pytest.mark.compiles
+def test_a_search_remembers_how_its_interval_narrowed():
+    search = ring_memory()
+    first = search.query(0, epsilon=0.3)
+    second = search.query(2, epsilon=0.3)
+    for state, answer in ((0, first), (2, second)):
+        points = search.plot(state=state).lines[0].get_xydata()  # the upper ends
+        assert answer.interval is not None
+        assert points[-1].tolist() == [
+            first.num_calls + (second.num_calls if state == 2 else 0),
+            answer.interval[1],
+        ]
+        tops = [high for _, high in points]
+        assert tops == sorted(tops, reverse=True)
+    marked = search.plot(state=2).lines[2].get_xydata()[-1]
+    assert marked.tolist() == [first.num_calls + second.num_calls, second.value]
+    assert "state 2" in search.plot().get_title(loc="left")
+    with pytest.raises(sc.InvalidInput, match="history of state 4 is not known"):
+        search.plot(state=4)
+    with pytest.raises(sc.InvalidInput, match="ask a query first"):
+        ring_memory().plot()
+
+
+@pytest.mark.compiles
+def test_the_frame_and_the_json_of_a_memory_are_those_of_its_table():
+    search = ring_memory()
+    search.query(0, epsilon=0.3)
+    table, frame = search.table(), search.to_frame()
+    assert list(frame.state) == [row.state for row in table]
+    assert list(frame.low) == [row.interval[0] for row in table]
+    kept = table.from_json(table.to_json())
+    assert kept == table.kept()
+    assert kept.at(3) == table.at(3)
+    with pytest.raises(sc.InvalidInput, match="is not in this table"):
+        kept.at(17)

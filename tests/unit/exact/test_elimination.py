@@ -2,16 +2,30 @@
 the elimination returns nonsense; models without a narrow order are told apart early.
 """
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from exact_worlds import OPERATORS, World, absorbing, ending, grid, played, ring, walk
+from exact_worlds import (
+    OPERATORS,
+    World,
+    absorbing,
+    ending,
+    grid,
+    played,
+    random_arrays,
+    ring,
+    walk,
+)
 
 import smoothcruiser as sc
 from smoothcruiser.exact import elimination
 from smoothcruiser.exact.elimination import NarrowOrder
-
-pytestmark = pytest.mark.compiles
+from smoothcruiser.exact.model import EXACT  # forces a form
+from smoothcruiser.exact.proof import Arena, is_above, is_below
+from smoothcruiser.exact.undiscounted.chains import Rows
 
 
 def periodic(discount):
@@ -69,6 +83,7 @@ def solves(monkeypatch):
     return halves
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("name", WORLDS)
 def test_the_bound_holds_against_an_independent_solve(name, solves):
     world = WORLDS[name]
@@ -80,6 +95,7 @@ def test_the_bound_holds_against_an_independent_solve(name, solves):
     assert solves, "no policy was eliminated"
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 @pytest.mark.parametrize("game", [False, True])
 def test_every_operator_agrees_with_value_iteration(operator, game, solves):
@@ -94,6 +110,7 @@ def test_every_operator_agrees_with_value_iteration(operator, game, solves):
     assert solves
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -115,6 +132,7 @@ def test_nonsense_from_the_elimination_breaks_no_bound(wrong, monkeypatch):
     assert float(np.max(np.abs(found.values - world.truth()))) <= 1e-8
 
 
+@pytest.mark.compiles
 def test_slow_models_take_few_passes():
     """Sweeps would need about a thousand of them at this discount."""
     problem = WORLDS["periodic"].problem()
@@ -125,6 +143,7 @@ def test_slow_models_take_few_passes():
     assert slow.sweeps > 10 * found.sweeps
 
 
+@pytest.mark.compiles
 def test_models_that_mix_are_swept_and_their_order_is_not_even_sought(monkeypatch):
     """Random successors: sweeps end before an order would be found."""
     rng = np.random.default_rng(0)
@@ -162,6 +181,7 @@ def flows(monkeypatch):
     return made
 
 
+@pytest.mark.compiles
 def test_wide_grids_are_solved_this_way_on_their_own(monkeypatch):
     problem = grid(40, 0.99).problem()
     found = sc.solve(problem, tolerance=1e-8)
@@ -174,6 +194,7 @@ def test_wide_grids_are_solved_this_way_on_their_own(monkeypatch):
     assert found.policy == pytest.approx(plain.policy)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("wrong", [1e150, 7.0])
 def test_nonsense_from_the_steps_breaks_no_bound(wrong, flows, monkeypatch):
     world = ring(60, 0.9)
@@ -216,6 +237,7 @@ def drawn(rng):
     return World(P, R, discount, players, terminal, legal)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("forced", ["flow", "elimination"])
 def test_a_thousand_small_models_against_dense_solves(forced, monkeypatch):
     worth = 0.0 if forced == "flow" else 1e9
@@ -230,3 +252,155 @@ def test_a_thousand_small_models_against_dense_solves(forced, monkeypatch):
         scale = (1.0 + float(np.max(np.abs(truth)))) / (1.0 - world.discount)
         assert apart <= found.residual_bound + 1e-11 * scale, case
         assert found.residual_bound <= 1e-8 * scale, case
+
+
+OUT = 2  # the number of the outside, of two states
+
+
+def rows_of(listed):
+    """Rows (state, [(probability, target)], reward), the outside being ``OUT``."""
+    targets = [z for _, outcomes, _ in listed for _, z in outcomes]
+    weights = [p for _, outcomes, _ in listed for p, _ in outcomes]
+    lengths = [len(outcomes) for _, outcomes, _ in listed]
+    reward = np.array([r for _, _, r in listed])
+    return Rows(
+        size=2,
+        owner=np.array([s for s, _, _ in listed]),
+        start=np.concatenate([[0], np.cumsum(lengths)]),
+        target=np.array(targets),
+        weight=np.array(weights),
+        reward=reward,
+        pays=reward != 0.0,
+        row=np.arange(len(listed)),
+    )
+
+
+# 0 and 1 lead to each other for free; from 1 one may leave for 0.6 in the mean
+CIRCLE = rows_of([(0, [(1.0, 1)], 0.0), (1, [(1.0, 0)], 0.0), (1, [(1.0, OUT)], 0.6)])
+STALL, LEAVE = np.array([0, 1]), np.array([0, 2])
+
+
+def arena(rows, is_max, *, signed=False):
+    paid = rows.reward[rows.entry_row]
+    return Arena(rows, rows, paid, np.array(is_max), signed)
+
+
+def at(*values):
+    return np.array([[*values, 0.0], [0.0] * (len(values) + 1)])
+
+
+@pytest.mark.compiles
+def test_above_needs_no_assumption_on_end_components():
+    circle = arena(CIRCLE, [True, True])
+    assert is_above(circle, at(0.61, 0.61), LEAVE)
+    assert is_above(circle, at(7.0, 7.0), STALL)
+    assert not is_above(circle, at(0.59, 0.59), LEAVE)
+    assert not is_above(circle, at(0.5, 0.5), STALL)  # what the max player leaves out
+    assert not is_above(circle, at(0.61, 0.62), LEAVE)  # not constant in the circle
+    assert not is_above(circle, at(np.inf, np.inf), LEAVE)
+    assert not is_above(circle, at(-1.0, -1.0), LEAVE)
+
+
+@pytest.mark.compiles
+def test_below_refuses_a_policy_that_stalls():
+    """1 = max(1, 0.6) in the circle, a fixed point of T that nobody ever earns."""
+    circle = arena(CIRCLE, [True, True])
+    assert not is_below(circle, at(1.0, 1.0), STALL)
+    assert not is_below(circle, at(0.5, 0.5), STALL)
+    assert is_below(circle, at(0.59, 0.59), LEAVE)
+    assert not is_below(circle, at(0.61, 0.61), LEAVE)
+    assert is_below(circle, at(0.0, 0.0), STALL)
+
+
+@pytest.mark.compiles
+def test_below_counts_every_reply_of_the_min_player():
+    """The min player, who moves at 1, goes back for ever: nothing is earned."""
+    circle = arena(CIRCLE, [True, False])
+    assert not is_below(circle, at(0.5, 0.5), LEAVE)
+    assert is_above(circle, at(0.0, 0.0), STALL)
+
+
+@pytest.mark.compiles
+def test_rounding_counts_against_a_bound():
+    """A bound that is right to the last digit leaves no room for roundings."""
+    third = arena(rows_of([(0, [(1.0, 1)], 0.1), (1, [(1.0, OUT)], 0.2)]), [True] * 2)
+    exact = 0.1 + 0.2
+    assert not is_above(third, at(exact, 0.2), STALL)
+    assert not is_below(third, at(exact, 0.2), STALL)
+    assert not is_above(third, at(exact + 2e-16, 0.2 + 6e-17), STALL)
+    assert not is_below(third, at(exact - 2e-16, 0.2 - 6e-17), STALL)
+    assert is_above(third, at(exact + 1e-14, 0.2 + 5e-15), STALL)
+    assert is_below(third, at(exact - 1e-14, 0.2 - 5e-15), STALL)
+
+
+@pytest.mark.compiles
+def test_signed_bounds_may_be_negative():
+    line = arena(rows_of([(0, [(1.0, 1)], 1.0), (1, [(1.0, OUT)], -3.0)]), [True] * 2)
+    signed = arena(line.raw, [True, True], signed=True)
+    assert is_above(signed, at(-1.9, -2.95), STALL)
+    assert not is_above(signed, at(-2.1, -3.05), STALL)
+    assert is_below(signed, at(-2.1, -3.05), STALL)
+    assert not is_below(signed, at(-1.9, -2.95), STALL)
+
+
+def worlds():
+    moves, rewards = random_arrays(12, 3, seed=5)
+    sparse = np.where(moves > np.median(moves), moves, 0.0)
+    sparse += np.eye(12)[:, None, :] * 0.1
+    sparse /= sparse.sum(axis=2, keepdims=True)
+    end, players = np.arange(12) == 7, np.arange(12) % 2 + 1
+    problems = {
+        f"{operator}, {kind}": sc.tabular(
+            table, rewards, discount=0.97, operator=operator, terminal=end
+        )
+        for operator in OPERATORS
+        for kind, table in (("dense", moves), ("sparse", sparse))
+    }
+    options = {"operator": sc.Max(), "terminal": end}
+    problems["game"] = sc.tabular(
+        sparse, rewards, discount=0.9, operator=sc.Entropy(0.2), players=players
+    )
+    problems["horizon"] = sc.tabular(sparse, rewards, discount=1, horizon=9, **options)
+    problems["discount 1"] = sc.tabular(sparse, -rewards, discount=1.0, **options)
+    for size in (40, 2200):  # a dense solve; too large for one
+        problems[f"ring of {size}"] = slow_ring(size).problem()
+    return problems
+
+
+def slow_ring(size):
+    """Moves around a ring, and one state that pays: eliminations, flow."""
+    at = np.arange(size)
+    rewards = np.repeat((at == 0.0)[:, None], 2, 1)
+    return walk(np.stack([(at - 1) % size, (at + 1) % size], axis=1), rewards, 0.999)
+
+
+TWICE_SOLVED = worlds()
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("name", TWICE_SOLVED)
+def test_a_solution_has_the_same_bits_in_both_forms(name):
+    answers = []
+    for compiled in (False, True):
+        with EXACT.use_form(compiled=compiled):
+            answers.append(sc.solve(TWICE_SOLVED[name]))
+    interpreted, compiled = answers
+    for part in ("values", "q_values", "policy"):
+        first, second = getattr(interpreted, part), getattr(compiled, part)
+        assert first.tobytes() == second.tobytes(), part
+    assert interpreted.residual_bound == compiled.residual_bound
+    assert interpreted.sweeps == compiled.sweeps
+    assert interpreted.compile_seconds == 0.0
+
+
+@pytest.mark.compiles  # it starts a process
+def test_a_small_table_is_solved_without_numba():
+    program = (
+        "import sys, smoothcruiser as sc\n"
+        "p = sc.tabular([[[1, 0], [0, 1]], [[1, 0], [0, 1]]], [[-1, 0], [0, -2]],"
+        " discount=0.97, operator=sc.Max())\n"
+        "assert abs(sc.solve(p).values[0]) < 1e-9\n"
+        "assert sc.plan(p, epsilon=0.1, delta=0.1).num_calls == 0\n"
+        "assert 'numba' not in sys.modules, 'Numba was imported'\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

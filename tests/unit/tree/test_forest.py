@@ -9,8 +9,6 @@ import pytest
 from tree_worlds import everything, grow_in_slices, sure_world
 
 import smoothcruiser as sc
-from smoothcruiser.jit.random import Key
-from smoothcruiser.jit.random.streams import stream
 
 pytestmark = pytest.mark.compiles
 
@@ -50,12 +48,12 @@ def test_workers_slices_and_code_change_nothing(method):
 
 
 def test_a_forest_is_the_sum_of_its_trees():
-    forest = sc.Tree(GAME, method=sc.UCT(trees=3), seed=5).grow(calls=1000)
+    forest, fresh = (sc.Tree(GAME, method=sc.UCT(trees=3), seed=5) for _ in range(2))
+    forest.grow(calls=1000)
     alone = []
     for number in range(3):
         tree = sc.Tree(GAME, method=sc.UCT(max_nodes=1_000_000 // 3), seed=5)
-        if number:
-            tree.backend.rng = stream(5, Key.TREE, number)
+        tree.backend.rng = fresh.backend.trees[number].rng
         alone.append(tree.grow(calls=1000 // 3 + (number == 0)))
     roots = [tree.node(0) for tree in alone]
     root = forest.node(0)

@@ -8,7 +8,6 @@ import pytest
 from tree_worlds import BOARD, SURE, mdp
 
 import smoothcruiser as sc
-from smoothcruiser.tree.search_setting import setting_of
 
 SCALES = (0.1, 1e99, 1e16, 5e-324, 1e-310)
 UCT = sc.UCT(solve=True)
@@ -112,7 +111,7 @@ def test_long_sums_are_no_broken_claim():
     steps, total = 100_000, 0.0
     for _ in range(steps):
         total += 0.1
-    slack = setting_of(walk([0.1] * steps, low=0.0), UCT).slack
+    slack = sc.Tree(walk([0.1] * steps, low=0.0), method=UCT).setting.slack
     assert steps * 0.1 * (1.0 + 1e-12) < total < steps * 0.1 + slack
 
 

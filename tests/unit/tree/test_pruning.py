@@ -12,7 +12,6 @@ import pytest
 from tree_worlds import everything, mdp, nodes_below, same
 
 import smoothcruiser as sc
-from smoothcruiser.tree.pruning import ANY_TIME, bounds_of
 
 pytestmark = pytest.mark.compiles
 
@@ -71,13 +70,22 @@ MEMORIES = {
 }
 
 
+def bounds_of(problem, memory):
+    """The bounds that a tree of a problem takes from a memory."""
+    return sc.Tree(problem, method=sc.UCT(bounds=memory), executor="reference").bounds
+
+
+def excluded_at(bounds, state, problem, depth):
+    """What is excluded at a state; at a depth where steps are counted."""
+    time = -1 if problem.horizon is None else depth
+    return bounds.excluded_actions.get((state, time), frozenset())
+
+
 def one_state(intervals, player=1):
     """What bounds exclude at one state."""
     problem = GARNET if player == 1 else GAME
-    found = bounds_of(
-        problem, sc.UCT(bounds=Known(problem, [BoundsRow(0, None, player, intervals)]))
-    )
-    return set(found.excluded_actions.get((0, ANY_TIME), ()))
+    found = bounds_of(problem, Known(problem, [BoundsRow(0, None, player, intervals)]))
+    return set(excluded_at(found, 0, problem, 0))
 
 
 def test_what_is_not_best_is_excluded():
@@ -103,7 +111,7 @@ def test_bounds_that_hold_never_exclude_a_best_action(problem):
             for s in range(len(q))
             if np.isfinite(q[s]).any()
         ]
-        found = bounds_of(problem, sc.UCT(bounds=Known(problem, rows)))
+        found = bounds_of(problem, Known(problem, rows))
         for (state, _), out in found.excluded_actions.items():
             best = np.argmax if problem.mover(state) == 1 else np.argmin
             assert best(q[state]) not in out
@@ -129,10 +137,9 @@ def test_an_excluded_action_gets_no_visit_and_the_trees_agree(name, method):
     memory = MEMORIES[name]
     problem = memory.problem
     tree = same(problem, replace(method, bounds=memory), simulations=60)
-    excluded, met = tree.bounds.excluded_actions, 0
+    met = 0
     for node, depth in nodes_below(tree):
-        time = ANY_TIME if problem.horizon is None else depth
-        out = excluded.get((node.state, time), frozenset())
+        out = excluded_at(tree.bounds, node.state, problem, depth)
         legal = set(problem.legal_actions(node.state))
         assert set(node.actions) <= legal - out
         if method.action_widening is None:
@@ -142,6 +149,7 @@ def test_an_excluded_action_gets_no_visit_and_the_trees_agree(name, method):
             tree.q_values(node.number), node.bounds, strict=False
         ):
             assert low <= q <= high
+        time = -1 if problem.horizon is None else depth
         assert bool(node.bounds) == ((node.state, time) in tree.bounds.rows)
         assert not node.is_proven
         met += len(legal & out)
@@ -212,7 +220,8 @@ def test_a_memory_that_learns_changes_the_next_tree():
     found = after.grow(simulations=30).bounds.excluded_actions
     q = sc.solve(GARNET).q_values
     assert all(q[state].argmax() not in out for (state, _), out in found.items())
-    out = found[GARNET.initial_state, ANY_TIME]
+    out = excluded_at(after.bounds, GARNET.initial_state, GARNET, 0)
+    assert out
     estimate = after.estimate()
     assert estimate.certificate is None
     assert estimate.interval is None
@@ -316,8 +325,5 @@ def test_compiled_steps_without_a_table_grow_plain_trees():
 def test_where_a_memory_began_makes_no_difference():
     other = replace(GARNET, initial_state=3)
     memory = Known(GARNET, MEMORIES["garnet"].rows)
-    found = bounds_of(other, sc.UCT(bounds=memory))
-    assert (
-        found.excluded_actions
-        == bounds_of(GARNET, sc.UCT(bounds=memory)).excluded_actions
-    )
+    found = bounds_of(other, memory)
+    assert found.excluded_actions == bounds_of(GARNET, memory).excluded_actions

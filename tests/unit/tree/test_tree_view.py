@@ -3,6 +3,7 @@ that fold, and pages that follow a search while it runs.
 """
 
 import re
+from html import escape
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -10,7 +11,6 @@ import pytest
 from tree_worlds import BOARD
 
 import smoothcruiser as sc
-from smoothcruiser.tree import view
 
 
 def step(state, action, rng):
@@ -56,7 +56,7 @@ def grown(**options):
 
 def test_a_tree_folds_without_a_script():
     tree = grown()
-    text = view.html(tree)
+    text = sc.view(tree)
     parsed = Nesting()
     parsed.feed(text)
     parsed.close()
@@ -67,14 +67,13 @@ def test_a_tree_folds_without_a_script():
     assert "&lt;a&gt;" in text
     assert "<a>" not in text
     assert "proven" not in text
-    moves = view.principal_line(tree)
-    assert moves[0][0] == tree.problem.label((), tree.action())
-    assert f"{moves[0][1]:,}" in text
+    best, most = tree.problem.label((), tree.action()), max(tree.node(0).edge_visits)
+    assert f"Principal line, with visits: {escape(best)} ({most:,})" in text
 
 
 def test_what_is_proven_is_marked():
     tree = grown(solve=True)
-    text = view.html(tree)
+    text = sc.view(tree)
     assert tree.proven
     assert '<span class="sure">proven</span>' in text
     assert "the end</div>" in text  # moves that end the play have no node
@@ -92,11 +91,11 @@ GROWN = sc.Tree(RANDOM, method="ments", executor="reference").grow(simulations=5
 
 
 @pytest.mark.compiles
-def test_text_shows_the_statistics():
+def test_text_shows_the_statistics(tmp_path):
     tree = sc.Tree(
         sc.make("chain:n=3", discount=0.5, operator="max"), method="bts"
     ).grow(simulations=100)
-    drawn = view.text(tree, depth=1)
+    drawn = sc.view(tree, tmp_path / "tree.txt", depth=1).read_text()
     root = tree.node(0)
     assert drawn.splitlines()[1] == f"state 0  value {root.value:.4g}  visits 100"
     assert f"*{tree.problem.label(0, tree.action())}  q" in next(
@@ -107,33 +106,31 @@ def test_text_shows_the_statistics():
 
 
 @pytest.mark.compiles
-def test_what_is_left_out_is_counted():
-    root = view.visible_branch(GROWN, depth=2, width=2)
-    assert len(root.children) == 2
-    assert root.hidden == len(GROWN.children(0)) - 2 > 0
-    assert f"{root.hidden} more" in view.text(GROWN, depth=2, width=2)
-    counted = [child.node.visits for child in root.children]
-    assert counted == sorted(counted, reverse=True)
-    assert min(counted) >= max(
-        GROWN.node(i).visits
-        for _, i in GROWN.children(0)
-        if GROWN.node(i).visits not in counted
-    )
+def test_what_is_left_out_is_counted(tmp_path):
+    """The two children with most visits are shown, in that order."""
+    drawn = sc.view(GROWN, tmp_path / "tree.txt", depth=1, width=2).read_text()
+    visits = sorted((GROWN.node(i).visits for _, i in GROWN.children(0)), reverse=True)
+    places = [drawn.index(f"visits {count:,}") for count in visits[:2]]
+    assert places == sorted(places)
+    assert f"{len(visits) - 2} more" in drawn
+    assert f"visits {visits[2]:,}" not in drawn
 
 
 @pytest.mark.compiles
-def test_svg_is_well_formed_and_self_contained():
-    picture = ElementTree.fromstring(view.svg(GROWN, depth=3, width=3))
+def test_svg_is_well_formed_and_self_contained(tmp_path):
+    file = sc.view(GROWN, tmp_path / "tree.svg", depth=3, width=3)
+    picture = ElementTree.fromstring(file.read_text())
     space = "{http://www.w3.org/2000/svg}"
     groups = picture.findall(f"{space}g")
-    count = 1
 
-    def below(part):
-        return 1 + sum(below(child) for child in part.children)
+    def below(number, depth):
+        nodes = [i for _, i in GROWN.children(number)] if depth else []
+        nodes.sort(key=lambda i: -GROWN.node(i).visits)
+        return 1 + sum(below(child, depth - 1) for child in nodes[:3])
 
-    assert len(groups) == below(view.visible_branch(GROWN, depth=3, width=3)) > count
+    assert len(groups) == below(0, 3) > 1
     assert picture.findall(f"{space}g/{space}rect")  # the min player's nodes
-    text = view.html(GROWN)
+    text = sc.view(GROWN)
     assert not re.search(r"(src|href)\s*=|@import|url\(|<script|\son\w+=", text)
     assert re.findall(r"https?://[^\"' ]+", text) == ["http://www.w3.org/2000/svg"]
 
@@ -141,8 +138,8 @@ def test_svg_is_well_formed_and_self_contained():
 @pytest.mark.compiles
 def test_files_by_their_ending(tmp_path):
     for name in ("tree.txt", "tree.svg", "tree.html"):
-        assert view.save(GROWN, tmp_path / name).read_text(encoding="utf-8")
+        assert sc.view(GROWN, tmp_path / name).read_text(encoding="utf-8")
     with pytest.raises(sc.InvalidInput, match=r"\.svg"):
-        view.save(GROWN, tmp_path / "tree.gif")
+        sc.view(GROWN, tmp_path / "tree.gif")
     with pytest.raises(sc.InvalidInput, match="width"):
-        view.text(GROWN, width=0)
+        sc.view(GROWN, width=0)

@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from fractions import Fraction
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,7 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.certified.search import Certified
-from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.exact import TooLarge, explore, solve
-from smoothcruiser.exact.model import Watch
+from smoothcruiser import exact
 
 
 def never(state: Any, action: int, rng: Any) -> Any:
@@ -36,15 +35,9 @@ def walk(state: int, action: int) -> list[tuple[float, float, int]]:
     ]
 
 
-def problem(**changes: Any) -> sc.MDP:
-    given: dict[str, Any] = {
-        "num_actions": 2,
-        "discount": 0.9,
-        "operator": sc.Entropy(0.1),
-        "initial_state": 20,
-        "outcomes": walk,
-    }
-    return sc.MDP(never, **given | changes)
+problem = partial(
+    mdp, never, discount=0.9, operator=sc.Entropy(0.1), initial_state=20, outcomes=walk
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +75,7 @@ WORLDS: dict[str, dict[str, Any]] = {
 def test_every_bound_holds_the_exact_value(name: str) -> None:
     """All states met, against the exact solver, at two half-widths; no calls."""
     world = problem(**WORLDS[name])
-    memory, exact = Certified(world), solve(world)
+    memory, solution = sc.Certified(world), sc.solve(world)
     for epsilon in (0.2, 1e-7):
         found = memory.query(epsilon=epsilon)
         assert (found.method, found.num_calls, found.delta) == ("certified", 0, 0.0)
@@ -90,11 +83,11 @@ def test_every_bound_holds_the_exact_value(name: str) -> None:
         assert "outcomes= is the model" in found.certificate.assumptions[0]
         assert 0.5 * (found.interval[1] - found.interval[0]) <= epsilon
         assert f"{memory.num_calls} rows of outcomes= read" in found.notes[-1]
-    slack = exact.residual_bound
+    slack = solution.residual_bound
     for row in memory.table():
         if row.remaining != world.horizon:
             continue  # the solver's rows are those of the first stage
-        value = float(exact.values[exact.index(row.state)])
+        value = float(solution.values[solution.index(row.state)])
         low, high = row.interval
         assert low - slack <= value <= high + slack
 
@@ -111,7 +104,7 @@ def test_a_game_is_searched_as_it_is_solved() -> None:
         initial_state=20,
         outcomes=lambda s, a: walk(s, a if s % 4 else 0),
     )
-    exact, memory = solve(game), Certified(game)
+    exact, memory = sc.solve(game), sc.Certified(game)
     memory.query(epsilon=1e-6)
     for node in range(1, memory.memory.num_nodes):
         value = exact.values[exact.index(memory.memory.states[node])]
@@ -153,7 +146,7 @@ def test_limits_end_a_search_with_an_interval_that_holds() -> None:
         assert found.num_calls == 0
         if reason == "budget":
             assert "10 rows of outcomes= read" in found.notes[-1]
-    memory = Certified(problem(), max_states=5)
+    memory = sc.Certified(problem(), max_states=5)
     memory.query(epsilon=1e-6)
     assert memory.memory.num_kept <= 5
     assert memory.reason == "max_states"
@@ -166,14 +159,14 @@ def test_a_stored_search_goes_on_with_the_same_bits(tmp_path: Any) -> None:
     """
     for rows in (walk, many):
         world, path = problem(outcomes=rows), tmp_path / f"{rows.__name__}.db"
-        whole = Certified(world)
+        whole = sc.Certified(world)
         first, second = whole.query(epsilon=0.5), whole.query(epsilon=1e-3)
-        begun = Certified(world)
+        begun = sc.Certified(world)
         begun.keep(lambda data, calls: None)  # someone waits: rows are read in slices
         assert begun.query(epsilon=0.5).interval == first.interval
         assert begun.memory.states == whole.memory.states[: begun.memory.num_nodes]
         begun.save(path)
-        again = Certified.load(path, world).query(epsilon=1e-3)
+        again = sc.Certified.load(path, world).query(epsilon=1e-3)
         assert again.interval == second.interval
         assert again.q_values == second.q_values
         cut = sc.plan(world, method="certified", epsilon=1e-3, budget=20, store=path)
@@ -202,28 +195,40 @@ class Fickle:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"terminal": True}, InvalidInput, "terminal="),
-        ({"outcomes": lambda s, a: [(0.9, 0.0, s)]}, InvalidInput, "sum to 1"),
-        ({"outcomes": lambda s, a: []}, InvalidInput, "sum to 1"),
+        ({"terminal": True}, sc.InvalidInput, "terminal="),
+        ({"outcomes": lambda s, a: [(0.9, 0.0, s)]}, sc.InvalidInput, "sum to 1"),
+        ({"outcomes": lambda s, a: []}, sc.InvalidInput, "sum to 1"),
         (
             {"outcomes": lambda s, a: [(math.inf, 0.0, s), (-math.inf, 0.0, s)]},
-            InvalidInput,
+            sc.InvalidInput,
             "sum to 1",
         ),
-        ({"outcomes": lambda s, a: 3}, InvalidInput, "must list"),
+        ({"outcomes": lambda s, a: 3}, sc.InvalidInput, "must list"),
         # nothing is listed: the step is sampled, at the default delta
-        ({"outcomes": lambda s, a: None}, OracleError, "the step was called"),
-        ({"deterministic": True}, InvalidInput, "lists 3 outcomes, but deterministic"),
-        ({"outcomes": lambda s, a: [(1.0, 2.0, s)]}, OracleError, "reward_range"),
-        ({"outcomes": lambda s, a: [(1.0, 0.0, [s])]}, InvalidInput, "told apart"),
-        ({"outcomes": lambda s, a: 1 / 0}, OracleError, "ZeroDivisionError"),
+        ({"outcomes": lambda s, a: None}, sc.OracleError, "the step was called"),
+        (
+            {"deterministic": True},
+            sc.InvalidInput,
+            "lists 3 outcomes, but deterministic",
+        ),
+        ({"outcomes": lambda s, a: [(1.0, 2.0, s)]}, sc.OracleError, "reward_range"),
+        ({"outcomes": lambda s, a: [(1.0, 0.0, [s])]}, sc.InvalidInput, "told apart"),
+        ({"outcomes": lambda s, a: 1 / 0}, sc.OracleError, "ZeroDivisionError"),
         (
             {"outcomes": writing, "initial_state": np.array([0.0])},
-            OracleError,
+            sc.OracleError,
             "changed the state",
         ),
-        ({"payoffs": "end", "terminal": lambda s: s == 60}, OracleError, "payoffs="),
-        ({"value_bounds": (9.0, 9.5)}, OracleError, "so something that was assumed"),
+        (
+            {"payoffs": "end", "terminal": lambda s: s == 60},
+            sc.OracleError,
+            "payoffs=",
+        ),
+        (
+            {"value_bounds": (9.0, 9.5)},
+            sc.OracleError,
+            "so something that was assumed",
+        ),
     ],
 )
 def test_a_bad_model_gets_one_sentence(
@@ -235,7 +240,7 @@ def test_a_bad_model_gets_one_sentence(
 
 @pytest.mark.compiles
 def test_a_model_that_changes_its_answers_is_found_out() -> None:
-    with pytest.raises(OracleError, match="asked again"):
+    with pytest.raises(sc.OracleError, match="asked again"):
         sc.plan(problem(outcomes=Fickle()), method="certified", epsilon=0.5)
 
 
@@ -257,12 +262,14 @@ def test_explaining_says_that_nothing_is_sampled() -> None:
 
 def test_exploring_stops_at_a_limit_of_its_own() -> None:
     """``auto`` looks at a model before it takes exact for it."""
-    with pytest.raises(TooLarge, match="More than 40 states") as found:
-        explore(problem(), most_states=40)
+    with pytest.raises(exact.TooLarge, match="More than 40 states") as found:
+        exact.explore(problem(), most_states=40)
     assert found.value.states == 40
-    with pytest.raises(TooLarge, match="time was up"):
-        explore(problem(), watch=Watch(seconds=-1.0))
-    assert len(explore(problem(), most_states=61).states or ()) == 61
+    clock = SimpleNamespace(left=lambda: -1.0)
+    late: Any = SimpleNamespace(begin=lambda phase: None, clock=clock)
+    with pytest.raises(exact.TooLarge, match="time was up"):
+        exact.explore(problem(), watch=late)
+    assert len(exact.explore(problem(), most_states=61).states or ()) == 61
 
 
 def loop(unit: float, high: float) -> sc.MDP:
@@ -283,7 +290,7 @@ def test_the_interval_holds_at_every_scale_that_is_allowed(unit: float) -> None:
     """5e-324 is the smallest number, and half of it is lost in every product."""
     share = Fraction(0.7) / (Fraction(0.7) + Fraction(0.3))
     exact = Fraction(unit) * share / (1 - Fraction(0.3))
-    found = Certified(loop(unit, max(unit, 1e-39))).query(budget=100)
+    found = sc.Certified(loop(unit, max(unit, 1e-39))).query(budget=100)
     low, high = map(Fraction, found.interval)
     assert low <= exact <= high
 
@@ -292,5 +299,5 @@ def test_the_interval_holds_at_every_scale_that_is_allowed(unit: float) -> None:
     ("unit", "word"), [(3 * 5e-324, "smaller"), (1e-60, "smaller"), (1e60, "larger")]
 )
 def test_scales_for_which_rounding_is_not_proved_are_refused(unit, word) -> None:
-    with pytest.raises(InvalidInput, match=f"measure rewards in a {word} unit"):
-        Certified(loop(unit, unit)).query(budget=100)
+    with pytest.raises(sc.InvalidInput, match=f"measure rewards in a {word} unit"):
+        sc.Certified(loop(unit, unit)).query(budget=100)

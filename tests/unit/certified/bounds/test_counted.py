@@ -11,8 +11,6 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.certified.search import Certified
-from smoothcruiser.exact import solve
 
 pytestmark = pytest.mark.compiles
 
@@ -53,7 +51,7 @@ def test_the_value_is_that_of_the_frequencies(discount):
         reward_range=(0.0, 4.0),
         terminal=lambda state: state == 2,
     )
-    search = Certified(problem, delta=0.1)
+    search = sc.Certified(problem, delta=0.1)
     answer = search.query(budget=200)
     by_hand = counted_by_hand(search.memory, discount)
     assert answer.value == pytest.approx(by_hand, rel=1e-6)
@@ -74,7 +72,7 @@ def pays_nothing(state, action, rng):
 def test_nothing_paid_is_worth_nothing():
     """States never sampled are worth the mean of the sampled ones, no middle."""
     problem = mdp(pays_nothing, discount=0.99, operator=sc.Max())
-    answer = Certified(problem, delta=0.1).query(budget=500)
+    answer = sc.Certified(problem, delta=0.1).query(budget=500)
     assert answer.interval[1] > 40.0
     assert answer.value == 0.0
 
@@ -86,7 +84,7 @@ def test_a_constant_reward_has_its_exact_value():
         return -1.0, state + 1 + rng.integers(3)
 
     problem = mdp(step, discount=0.99, operator=sc.Max(), reward_range=(-100.0, 0.0))
-    answer = Certified(problem, delta=0.1).query(budget=500)
+    answer = sc.Certified(problem, delta=0.1).query(budget=500)
     assert answer.value == pytest.approx(-100.0, rel=0.01)
     assert answer.interval[0] < -1000.0
 
@@ -118,9 +116,9 @@ WORLDS = [
 @pytest.mark.parametrize(("make", "budget"), [w[1:] for w in WORLDS], ids=lambda x: "")
 def test_estimates_are_near_where_intervals_are_wide(make, budget):
     problem = make()
-    exact = solve(problem)
+    exact = sc.solve(problem)
     root = problem.start()
-    answer = Certified(problem, delta=0.1, seed=7).query(budget=budget)
+    answer = sc.Certified(problem, delta=0.1, seed=7).query(budget=budget)
     truth = exact.values[root]
     assert abs(answer.value - truth) <= 0.1 * abs(truth) + 1e-9
     if answer.standard_error is not None:
@@ -142,7 +140,7 @@ def test_a_horizon_is_solved_layer_by_layer():
         return float(rng.integers(2)), state
 
     problem = mdp(step, num_actions=1, discount=1.0, horizon=30, operator=sc.Max())
-    search = Certified(problem, delta=0.1)
+    search = sc.Certified(problem, delta=0.1)
     answer = search.query(budget=2000)
     pair = search.memory.graph.pairs[0]
     part = slice(pair["start"], pair["start"] + pair["length"])
@@ -158,7 +156,7 @@ def test_a_horizon_is_solved_layer_by_layer():
 def test_a_promise_that_is_kept_binds_the_value():
     """Within epsilon of both ends: |value - V| <= epsilon follows."""
     problem = random_world(6, 6, 0.8, sc.Max())
-    answer = Certified(problem, delta=0.1).query(epsilon=0.3)
+    answer = sc.Certified(problem, delta=0.1).query(epsilon=0.3)
     low, high = answer.interval
     assert high - 0.3 <= answer.value <= low + 0.3
 
@@ -172,7 +170,7 @@ def test_a_refused_first_report_leaves_a_memory_that_can_be_looked_at(tmp_path):
         horizon=5,
         operator=sc.Max(),
     )
-    search = Certified(problem, delta=0.1)
+    search = sc.Certified(problem, delta=0.1)
     answer = search.query(budget=100, progress=lambda news: False)
     assert answer.num_calls == 0
     assert any("not sampled" in note for note in answer.notes)
@@ -186,14 +184,14 @@ def test_a_refused_first_report_leaves_a_memory_that_can_be_looked_at(tmp_path):
 def test_no_error_is_usual_where_the_play_meets_actions_without_samples():
     """An unsampled action is a guess, no mean: it was off by eight errors at 100 calls."""
     problem = sc.make("garnet:states=8,actions=3,seed=2", discount=0.5, operator="max")
-    truth = solve(problem).values[0]
+    truth = sc.solve(problem).values[0]
     for budget in (100, 300):
-        answer = Certified(problem, delta=0.2).query(budget=budget)
+        answer = sc.Certified(problem, delta=0.2).query(budget=budget)
         assert answer.standard_error is None
         assert abs(answer.value - truth) > 0.03
     near = 0
     for seed in range(20):
-        answer = Certified(problem, delta=0.2, seed=seed).query(budget=1000)
+        answer = sc.Certified(problem, delta=0.2, seed=seed).query(budget=1000)
         near += abs(answer.value - truth) <= 2.0 * answer.standard_error
     assert near >= 16
 
@@ -201,10 +199,10 @@ def test_no_error_is_usual_where_the_play_meets_actions_without_samples():
 def test_the_error_holds_what_solving_leaves_out():
     """Without chance no sample deviates; the model is solved to a share of the width."""
     problem = sc.make("chain:n=5", discount=0.9, temperature=0.1)
-    truth = solve(problem).values[0]
-    assert Certified(problem, delta=0.2).query(budget=100).standard_error is None
+    truth = sc.solve(problem).values[0]
+    assert sc.Certified(problem, delta=0.2).query(budget=100).standard_error is None
     for budget in (300, 3000):
-        answer = Certified(problem, delta=0.2).query(budget=budget)
+        answer = sc.Certified(problem, delta=0.2).query(budget=budget)
         assert 1e-5 < abs(answer.value - truth) <= 2.0 * answer.standard_error
 
 

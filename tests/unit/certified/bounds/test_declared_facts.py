@@ -4,14 +4,13 @@ symmetries through ``key=``, ``value_bounds`` by state, ``deterministic=``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.certified.search import Certified
-from smoothcruiser.estimate import Estimate
-from smoothcruiser.exact import Solution, solve
 
 Pair = tuple[int, int]
 SIZE = 4
@@ -39,24 +38,19 @@ def step(state: Pair, action: int, rng: Any) -> tuple[float, Pair]:
     return reward, after
 
 
-def problem(oracle: Any = step, **changes: Any) -> sc.MDP:
-    given: dict[str, Any] = {
-        "num_actions": 2,
-        "discount": 0.7,
-        "operator": sc.Entropy(0.1),
-        "initial_state": START,
-    }
-    return sc.MDP(oracle, **given | changes)
+problem = partial(
+    mdp, step, discount=0.7, operator=sc.Entropy(0.1), initial_state=START
+)
 
 
 @pytest.fixture(scope="module")
-def exact() -> Solution:
-    return solve(problem(outcomes=row))
+def exact() -> sc.Solution:
+    return sc.solve(problem(outcomes=row))
 
 
-def searched(world: sc.MDP, exact: Solution) -> tuple[Certified, Estimate]:
+def searched(world: sc.MDP, exact: sc.Solution) -> tuple[sc.Certified, sc.Estimate]:
     """A memory after a query, all of whose bounds hold the exact values."""
-    memory = Certified(world, delta=0.1, seed=3)
+    memory = sc.Certified(world, delta=0.1, seed=3)
     found = memory.query(epsilon=0.2)
     assert found.epsilon <= 0.2
     for bound in memory.table():
@@ -66,7 +60,9 @@ def searched(world: sc.MDP, exact: Solution) -> tuple[Certified, Estimate]:
 
 
 @pytest.mark.compiles
-def test_a_symmetry_through_key_needs_fewer_states_and_calls(exact: Solution) -> None:
+def test_a_symmetry_through_key_needs_fewer_states_and_calls(
+    exact: sc.Solution,
+) -> None:
     """25 states are 15 without their order."""
     every, plain = searched(problem(), exact)
     some, keyed = searched(problem(key=lambda s: (min(s), max(s))), exact)
@@ -76,7 +72,7 @@ def test_a_symmetry_through_key_needs_fewer_states_and_calls(exact: Solution) ->
 
 
 @pytest.mark.compiles
-def test_bounds_by_state_need_fewer_calls(exact: Solution) -> None:
+def test_bounds_by_state_need_fewer_calls(exact: sc.Solution) -> None:
     """A critic that is right within 0.15: only the first step has to be sampled."""
     _, plain = searched(problem(), exact)
 
@@ -97,8 +93,14 @@ def test_one_call_of_a_pair_is_enough_where_there_is_no_chance() -> None:
         after = (3 * state + action) % 40
         return after / 40.0, after
 
-    world = problem(certain, initial_state=1, deterministic=True)
-    memory = Certified(world, delta=0.1)
+    world = mdp(
+        certain,
+        discount=0.7,
+        operator=sc.Entropy(0.1),
+        initial_state=1,
+        deterministic=True,
+    )
+    memory = sc.Certified(world, delta=0.1)
     found = memory.query(epsilon=1e-3)
     pairs = memory.memory.graph.pairs[: memory.memory.num_pairs]
     assert found.delta == 0.0

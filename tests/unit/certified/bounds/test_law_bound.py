@@ -7,14 +7,18 @@ compute the same numbers.
 
 from __future__ import annotations
 
+import inspect
 import math
+from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
+from worlds import mdp
 
-from smoothcruiser.certified.bounds import BOUNDS, law
+import smoothcruiser as sc
+from smoothcruiser.certified.bounds import BOUNDS, DEFAULT, law
 from smoothcruiser.certified.bounds import counts as law_counts
 from smoothcruiser.certified.bounds.base import (
     EVERY,
@@ -25,7 +29,9 @@ from smoothcruiser.certified.bounds.base import (
     Outcomes,
     pair_cost,
 )
-from smoothcruiser.certified.graph import NODE, free_entries, pair_type
+from smoothcruiser.certified.graph import NODE, PAIR, free_entries, pair_type
+from smoothcruiser.certified.search_memory import Memory
+from smoothcruiser.certified.sweeps import layers_kernel as inductive_kernel
 from smoothcruiser.certified.sweeps.memory_kernel import MANY_OUTCOMES
 from smoothcruiser.jit.build import compile_function
 
@@ -396,3 +402,115 @@ def test_what_a_file_may_hold():
         broken = pairs.copy()
         broken[name] = value
         assert not readable(broken)
+
+
+DOCS = Path(__file__).resolve().parents[4] / "docs" / "certified.md"
+PROBLEM = sc.make("chain:n=4", discount=0.9, operator=sc.Entropy(0.3))
+
+
+def test_the_default_is_in_the_table() -> None:
+    assert DEFAULT in BOUNDS
+
+
+@pytest.mark.parametrize("word", list(BOUNDS))
+def test_a_bound_is_whole(word: str) -> None:
+    """Members are there and of their kind; the key of the table is the word."""
+    bound = BOUNDS[word]
+    assert bound.word == word
+    for name in bound._fields:
+        assert getattr(bound, name) is not None
+    assert list(inspect.signature(bound.side).parameters) == [
+        "g",
+        "pair",
+        "upper",
+        "tune",
+        "rules",
+    ]
+
+
+@pytest.mark.parametrize("word", list(BOUNDS))
+def test_its_fields_are_those_of_the_pairs(word: str) -> None:
+    """A memory of the bound has the common fields, then the bound's own."""
+    bound = BOUNDS[word]
+    names = Memory(PROBLEM, bound).graph.pairs.dtype.names
+    assert names == tuple(name for name, _ in (*PAIR, *bound.fields))
+
+
+@pytest.mark.parametrize("word", list(BOUNDS))
+def test_its_shares_are_within_delta(word: str) -> None:
+    """The sum of 2 alpha over the first million pairs is below delta, and costs
+    never fall.
+    """
+    costs = BOUNDS[word].cost(np.arange(1, 1_000_001), 0.1)
+    assert (2.0 * np.exp(-costs)).sum() <= 0.1
+    assert (np.diff(costs) >= 0.0).all()
+
+
+@pytest.mark.parametrize("word", list(BOUNDS))
+def test_its_price_never_falls_with_the_number_of_pairs(word: str) -> None:
+    """What the steering relies on; and rounding leaves an ordinary epsilon alone."""
+    bound, facts = BOUNDS[word], PROBLEM.facts
+    prices = [bound.price(facts, 0.5, 0.1, pairs) for pairs in (1, 2, 30, 400)]
+    assert prices == sorted(prices)
+    assert 0.0 < bound.floor(facts) < 1e-9
+
+
+@pytest.mark.parametrize("word", list(BOUNDS))
+def test_the_docs_know_its_word(word: str) -> None:
+    assert f"`{word}`" in DOCS.read_text()
+
+
+def ending_walk(state, action, rng):
+    """A walk on 0..20 at discount 1: 20 pays 1 and ends, as 0 does."""
+    up = rng.random() < (0.4 if action == 0 else 0.7)
+    after = state + 1 if up else state - 1
+    return float(after == 20), after
+
+
+def half_the_rows(state, action):
+    up = 0.4 if action == 0 else 0.7
+    row = [(up, float(state == 19), state + 1), (1.0 - up, 0.0, state - 1)]
+    return row if (state + action) % 2 else None
+
+
+def searched_at_discount_one(budget, **more):
+    problem = mdp(
+        ending_walk,
+        discount=1.0,
+        operator=sc.Max(),
+        initial_state=10,
+        terminal=lambda s: s in (0, 20),
+        payoffs="end",
+        outcomes=half_the_rows,
+    )
+    memory = sc.Certified(problem, delta=0.1, **more)
+    memory.query(budget=budget)
+    return memory
+
+
+@pytest.mark.slow
+@pytest.mark.compiles
+def test_induction_is_left_where_a_bound_is_for_one_function_only() -> None:
+    """At discount 1, bets on V say nothing of the functions that induction tries."""
+    for word, closes in (("betting", False), ("law", True)):
+        memory = searched_at_discount_one(500, bound=word)
+        assert not memory.exact
+        assert memory.region.closes is closes
+
+
+@pytest.mark.slow
+@pytest.mark.compiles
+def test_induction_makes_no_bets_beside_the_law(monkeypatch) -> None:
+    """The law is not alone where nothing is declared: its bets are about V as well."""
+    memory = searched_at_discount_one(5_000)
+    assert memory.bound.word == "law"
+    g, rules = memory.memory.graph, memory.region.rules
+    bets = list[int]()
+    monkeypatch.setattr(law, "betting_side", lambda *args: bets.append(1) or 0.0)
+    monkeypatch.setattr(inductive_kernel, "BOUND", law.side)
+    sampled = g.pairs["node"][(g.pairs["cost"] > 0.0) & (g.pairs["length"] > 1)]
+    assert len(sampled) > 5
+    for node in sampled.tolist():
+        for upper in (True, False):
+            inductive_kernel.backed_up(g, node, upper, rules)
+    assert not bets

@@ -6,19 +6,15 @@ search returns is what ``PythonSampler`` makes of the same step and seed.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.certified.graph import Entries
-from smoothcruiser.certified.sampling.compiled_sampler import MOST_MISFITS, RowSampler
-from smoothcruiser.certified.sampling.sampler import PythonSampler
-from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
-from smoothcruiser.errors import OracleError
 
 SIZE = 6
 
@@ -69,13 +65,8 @@ def growing(state, action, rng):
 
 
 def problem(oracle: Any, state: Any, **changes: Any) -> sc.MDP:
-    given: dict[str, Any] = {
-        "num_actions": 2,
-        "discount": 0.7,
-        "operator": sc.Entropy(0.1),
-        "initial_state": state,
-    }
-    return sc.MDP(oracle, **given | changes)
+    given = {"discount": 0.7, "operator": sc.Entropy(0.1), "initial_state": state}
+    return mdp(oracle, **given | changes)
 
 
 WORLDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -90,23 +81,24 @@ WORLDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
-def both(world: sc.MDP, **limits: Any) -> tuple[Certified, Certified]:
+def both(world: sc.MDP, **limits: Any) -> tuple[sc.Certified, sc.Certified]:
     """Two memories after the same query, compiled and plain."""
     memories = []
-    for executor, kind in ((None, RowSampler), ("python", PythonSampler)):
-        memory = Certified(world, delta=0.1, seed=4, executor=executor)
+    for executor, kind in ((None, "RowSampler"), ("python", "PythonSampler")):
+        memory = sc.Certified(world, delta=0.1, seed=4, executor=executor)
         memory.query(**limits)
-        assert type(memory.loop.sampler) is kind
+        assert type(memory.loop.sampler).__name__ == kind
         memories.append(memory)
     return memories[0], memories[1]
 
 
-def check_same(one: Certified, other: Certified) -> None:
+def check_same(one: sc.Certified, other: sc.Certified) -> None:
     """All states in their order, all arrays, all streams."""
     assert one.num_calls == other.num_calls
     assert repr(one.memory.states) == repr(other.memory.states)
     for mine, theirs in zip(one.memory.graph, other.memory.graph, strict=True):
-        columns = (mine, theirs) if isinstance(mine, Entries) else ([mine], [theirs])
+        is_whole = isinstance(mine, np.ndarray)
+        columns = ([mine], [theirs]) if is_whole else (mine, theirs)
         for column, other_column in zip(*columns, strict=True):
             assert column.tobytes() == other_column.tobytes()
     size = one.memory.num_pairs
@@ -124,7 +116,7 @@ def test_the_bits_are_those_of_plain_python(name: str) -> None:
     check_same(fast, plain)
     assert fast.memory.num_nodes > 10
     misfits = fast.loop.sampler._misfits  # type: ignore[attr-defined]
-    assert (0 < misfits <= MOST_MISFITS) == (name in ("nested", "shapes"))
+    assert (misfits > 0) == (name in ("nested", "shapes"))
 
 
 @pytest.mark.compiles
@@ -135,7 +127,7 @@ def test_the_bits_are_the_same_with_a_horizon_and_without_room() -> None:
     check_same(*both(world, budget=3_000))
     memories = []
     for executor in (None, "python"):
-        memory = Certified(
+        memory = sc.Certified(
             problem(oracle, state, **changes),
             delta=0.1,
             max_states=9,
@@ -148,18 +140,19 @@ def test_the_bits_are_the_same_with_a_horizon_and_without_room() -> None:
 
 
 @pytest.mark.compiles
-def test_a_search_is_taken_up_with_its_states() -> None:
+def test_a_search_is_taken_up_with_its_states(tmp_path: Path) -> None:
     """A snapshot of a compiled search goes on as one that was never stopped."""
     oracle, state, changes = WORLDS["NamedTuple"]
     world = problem(oracle, state, **changes)
-    first, whole, again = (Certified(world, delta=0.1, seed=2) for _ in range(3))
+    first, whole = (sc.Certified(world, delta=0.1, seed=2) for _ in range(2))
     for memory in (first, whole):
         memory.query(budget=1_000)
-    restore(again, to_bytes(first))
+    first.save(tmp_path / "runs.db")
+    again = sc.Certified.load(tmp_path / "runs.db", world)
     for memory in (whole, again):
         memory.query(budget=2_000)
-    assert to_bytes(whole) == to_bytes(again)
-    assert type(again.loop.sampler) is RowSampler
+    assert whole.table().to_json() == again.table().to_json()
+    assert type(again.loop.sampler).__name__ == "RowSampler"
 
 
 @numba.njit
@@ -194,8 +187,8 @@ def failing(state, action, rng):
     ],
 )
 def test_errors_say_what_plain_python_says(oracle: Any, state: Any, message: str):
-    with pytest.raises(OracleError, match=message):
-        Certified(problem(oracle, state), delta=0.1, seed=1).query(budget=50_000)
+    with pytest.raises(sc.OracleError, match=message):
+        sc.Certified(problem(oracle, state), delta=0.1, seed=1).query(budget=50_000)
 
 
 @pytest.mark.compiles
@@ -214,6 +207,6 @@ def test_other_numbers_and_keys_are_left_to_plain_python() -> None:
         problem(light, (np.float32(0),)),
         problem(whole, (0,), key=lambda s: s[0]),
     ):
-        memory = Certified(world, delta=0.1)
+        memory = sc.Certified(world, delta=0.1)
         memory.query(budget=100)
-        assert type(memory.loop.sampler) is PythonSampler
+        assert type(memory.loop.sampler).__name__ == "PythonSampler"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
-from smoothcruiser.certified.steering import Steering
-from smoothcruiser.certified.sweeps.layers import LayeredRegion
-from smoothcruiser.errors import OracleError
-from smoothcruiser.exact import solve
 
 pytestmark = pytest.mark.compiles
+
+
+TOTAL: dict[str, Any] = {"discount": 1.0, "operator": sc.Max()}
 
 
 def ring(horizon: int, states: int = 5, **more: object) -> sc.Problem:
@@ -30,7 +28,7 @@ def ring(horizon: int, states: int = 5, **more: object) -> sc.Problem:
 def test_samples_serve_every_number_of_steps_left():
     """Ten pairs at most, whatever the horizon; every row of the table holds."""
     problem = ring(30)
-    memory, solution = Certified(problem, delta=0.01, seed=3), solve(problem)
+    memory, solution = sc.Certified(problem, delta=0.01, seed=3), sc.solve(problem)
     found = memory.query(epsilon=3.0)
     assert memory.shares.num_pairs <= 20  # those of the last step may be sampled anew
     assert found.interval[0] <= solution.stages[30][0] <= found.interval[1]
@@ -55,18 +53,16 @@ def test_layers_are_listed_as_deep_as_they_matter():
     problem = mdp(
         step,
         num_actions=1,
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         total_reward_range=(0.0, 3.0),
         horizon=100_000,
         terminal=lambda state: state > 2,
     )
-    memory = Certified(problem, delta=0.1, seed=1)
+    memory = sc.Certified(problem, delta=0.1, seed=1)
     found = memory.query(epsilon=0.3)
     assert found.epsilon == 0.3
     assert found.interval[0] <= 1.5 <= found.interval[1]
     region = memory.region
-    assert isinstance(region, LayeredRegion)
     assert region.depth < 100
     assert memory.memory.layer_bytes < 10**6
 
@@ -92,7 +88,7 @@ def test_nobody_is_asked_about_states_after_the_last_step():
         horizon=2,
         legal=lambda state, action: action in legal(state),
     )
-    memory = Certified(problem, delta=0.1, seed=2)
+    memory = sc.Certified(problem, delta=0.1, seed=2)
     found = memory.query(epsilon=0.2)
     one = 0.1 * np.log(np.exp(0.3 / 0.1) + np.exp(0.5 / 0.1))
     assert found.interval[0] <= 2.0 * one <= found.interval[1]
@@ -114,11 +110,11 @@ def test_a_state_met_early_after_all_is_sampled_anew():
             return 0.0, 9
         return (0.0, 5) if state == 9 else (1.0, 5)
 
-    problem = mdp(step, num_actions=1, discount=1.0, operator=sc.Max(), horizon=3)
+    problem = mdp(step, num_actions=1, **TOTAL, horizon=3)
     truth = 0.05  # 0 -> 9 -> 5, whose step pays
     anew = 0
     for seed in range(12):
-        memory = Certified(problem, delta=0.1, seed=seed)
+        memory = sc.Certified(problem, delta=0.1, seed=seed)
         found = memory.query(epsilon=0.05, target="value")
         assert found.interval[0] <= truth <= found.interval[1]
         anew += memory.shares.num_pairs > 4
@@ -132,14 +128,14 @@ def test_a_state_met_early_after_all_is_sampled_anew():
 def test_one_step():
     """With one step left only rewards count."""
     problem = ring(1, operator=sc.Entropy(0.2))
-    found = Certified(problem, delta=0.05, seed=1).query(epsilon=0.1)
-    assert found.interval[0] <= solve(problem).stages[1][0] <= found.interval[1]
+    found = sc.Certified(problem, delta=0.05, seed=1).query(epsilon=0.1)
+    assert found.interval[0] <= sc.solve(problem).stages[1][0] <= found.interval[1]
 
 
 def test_two_queries_keep_the_bounds_of_both():
     """The second query does not forget the stages of the first."""
     problem = ring(12)
-    memory, solution = Certified(problem, delta=0.05, seed=4), solve(problem)
+    memory, solution = sc.Certified(problem, delta=0.05, seed=4), sc.solve(problem)
     first = memory.query(0, epsilon=2.0)
     memory.query(3, epsilon=2.0)
     table = memory.table()
@@ -152,18 +148,17 @@ def test_two_queries_keep_the_bounds_of_both():
 
 def test_bounds_by_state_are_used_in_every_layer():
     """Bounds on V as functions hold with every number of steps left, and save samples."""
-    problem, solution = ring(6), solve(ring(6))
+    problem, solution = ring(6), sc.solve(ring(6))
     low, high = solution.stages[1:].min(axis=0), solution.stages[1:].max(axis=0)
     bounded = mdp(
         problem.oracle,
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         reward_range=problem.reward_range,
         horizon=6,
         value_bounds=(lambda s: low[s] - 0.05, lambda s: high[s] + 0.05),
         value_gap=float((high - low).max()) + 0.2,
     )
-    memory = Certified(bounded, delta=0.05, seed=1)
+    memory = sc.Certified(bounded, delta=0.05, seed=1)
     found = memory.query(epsilon=0.8)
     assert found.interval[0] <= solution.stages[6][0] <= found.interval[1]
     for row in memory.table():
@@ -171,18 +166,18 @@ def test_bounds_by_state_are_used_in_every_layer():
         assert row.interval[1] <= high[row.state] + 0.05 + 1e-9
 
 
-def test_a_machine_with_less_memory_lists_two_layers_still():
+def test_a_machine_with_less_memory_lists_two_layers_still(tmp_path):
     """Where a snapshot alone is more than fits, another query ends, and holds."""
 
     def step(state: float, action: int, rng: np.random.Generator):
         return float(rng.random() < 0.5), float(rng.random())
 
-    problem = mdp(step, discount=1.0, operator=sc.Max(), initial_state=0.0, horizon=2)
-    memory = Certified(problem, delta=0.1, seed=1)
+    problem = mdp(step, **TOTAL, initial_state=0.0, horizon=2)
+    memory = sc.Certified(problem, delta=0.1, seed=1)
     memory.query(epsilon=1e-3, budget=5000)
-    small = Certified(problem, delta=0.1, seed=1)
+    memory.save(tmp_path / "runs.db")
+    small = sc.Certified.load(tmp_path / "runs.db", problem)
     small.memory.room = replace(small.memory.room, max_bytes=500_000)
-    restore(small, to_bytes(memory))
     assert len(small.region.layers.stages) > 1024  # no room is left in the list
     found = small.query(small.memory.states[5], epsilon=1e-3, budget=5000)
     assert found.interval[0] <= 1.0 <= found.interval[1]
@@ -194,21 +189,20 @@ def test_bounds_by_state_that_cannot_be_are_refused(horizon: int):
     problem = mdp(
         lambda s, a, rng: (float(rng.random()), (s + 1) % 5),
         num_actions=1,
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         horizon=horizon,
         value_bounds=(lambda s: 2.0, lambda s: 39.0),
         value_gap=37.0,
     )
-    memory = Certified(problem, delta=0.1, seed=1)
-    with pytest.raises(OracleError, match="the rewards allow values"):
+    memory = sc.Certified(problem, delta=0.1, seed=1)
+    with pytest.raises(sc.OracleError, match="the rewards allow values"):
         memory.query(epsilon=1e-3, budget=200_000)
 
 
-class Everywhere(Certified):
+class Everywhere(sc.Certified):
     """Certified search that samples every pair, also of states not yet listed."""
 
-    class steering(Steering):
+    class steering(sc.Certified.steering):
         def steered_jobs(self, root, limits, calls):
             pairs = np.arange(self.memory.num_pairs)
             return pairs, np.full(len(pairs), max(1, calls // len(pairs)))
@@ -219,8 +213,7 @@ def test_samples_with_next_states_stay_so():
     line = mdp(
         lambda state, action, rng: (float(rng.random() < 0.5), state + 1),
         num_actions=1,
-        discount=1.0,
-        operator=sc.Max(),
+        **TOTAL,
         horizon=12,
     )
     memory = Everywhere(line, delta=0.1, seed=2)

@@ -9,16 +9,9 @@ from typing import Any
 
 import numba
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.certified.bounds import law
-from smoothcruiser.certified.bounds.betting import BETTING
-from smoothcruiser.certified.query_progress import Autosave
-from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.snapshots.snapshot import read_header, restore
-from smoothcruiser.certified.sweeps import layers_kernel as inductive_kernel
-from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.exact import solve
 
 
 def row(state: int, action: int) -> list[tuple[float, float, int]]:
@@ -44,24 +37,18 @@ def half(state: int, action: int) -> Any:
 
 
 def problem(oracle: Any = step, **changes: Any) -> sc.MDP:
-    given: dict[str, Any] = {
-        "num_actions": 2,
-        "discount": 0.8,
-        "operator": sc.Entropy(0.1),
-        "initial_state": 10,
-        "outcomes": half,
-    }
-    return sc.MDP(oracle, **given | changes)
+    given = {"discount": 0.8, "operator": sc.Entropy(0.1), "initial_state": 10}
+    return mdp(oracle, **given | {"outcomes": half} | changes)
 
 
 @pytest.mark.compiles
 @pytest.mark.parametrize("oracle", [step, fast_step], ids=["plain", "compiled"])
 def test_rows_are_read_and_the_rest_is_sampled(oracle: Any) -> None:
     """Fewer calls than without rows; all bounds hold; the certificate says what is what."""
-    exact = solve(problem(outcomes=row))
+    exact = sc.solve(problem(outcomes=row))
     calls = {}
     for name, outcomes in (("none", None), ("half", half)):
-        memory = Certified(problem(oracle, outcomes=outcomes), delta=0.1, seed=1)
+        memory = sc.Certified(problem(oracle, outcomes=outcomes), delta=0.1, seed=1)
         found = memory.query(epsilon=0.4)
         calls[name] = found.num_calls
         for bound in memory.table():
@@ -87,7 +74,7 @@ def test_a_pair_without_a_row_that_does_not_matter_costs_nothing() -> None:
     def near(state: int, action: int) -> Any:
         return row(state, action) if state < 18 else None
 
-    found = Certified(problem(outcomes=near), delta=0.1).query(epsilon=1.0)
+    found = sc.Certified(problem(outcomes=near), delta=0.1).query(epsilon=1.0)
     assert (found.num_calls, found.delta, found.certificate.confidence) == (
         0,
         0.0,
@@ -97,7 +84,7 @@ def test_a_pair_without_a_row_that_does_not_matter_costs_nothing() -> None:
 
 @pytest.mark.compiles
 def test_the_budget_counts_rows_and_calls() -> None:
-    memory = Certified(problem(), delta=0.1)
+    memory = sc.Certified(problem(), delta=0.1)
     memory.query(budget=200)
     assert 100 < memory.num_calls <= 200
     assert 0 < memory.num_rows < memory.num_calls
@@ -106,7 +93,7 @@ def test_the_budget_counts_rows_and_calls() -> None:
 @pytest.mark.compiles
 def test_equal_samples_leave_rows_alone() -> None:
     """Where steering is of no use, pairs are brought to equal numbers, rows are not."""
-    memory = Certified(problem(), delta=0.1)
+    memory = sc.Certified(problem(), delta=0.1)
     memory.query(epsilon=0.5)
 
     class Enough:
@@ -141,29 +128,6 @@ def test_workers_sample_what_has_no_row() -> None:
 
 
 @pytest.mark.compiles
-@pytest.mark.parametrize("oracle", [step, fast_step], ids=["plain", "compiled"])
-def test_every_snapshot_goes_on_with_the_same_bits(
-    oracle: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also those between the first pair without a row and its first sample."""
-    monkeypatch.setattr(Autosave, "due", True)
-    world, kept = problem(oracle), list[bytes]()
-    whole = Certified(world, delta=0.1, seed=1)
-    whole.keep(lambda data, calls: kept.append(data))
-    whole.query(budget=60)
-    early = [data for data in kept if read_header(data)["looked"] is None]
-    assert any(read_header(data)["_drawn_pairs"] for data in early)
-    for data in kept[:12]:
-        again = Certified(world, delta=0.1, seed=1)
-        restore(again, data)
-        again.go_on(budget=60)
-        assert [x.interval for x in again.table()] == [
-            x.interval for x in whole.table()
-        ]
-        assert (again.num_calls, again.num_rows) == (whole.num_calls, whole.num_rows)
-
-
-@pytest.mark.compiles
 def test_one_call_is_a_row_where_the_step_is_deterministic() -> None:
     """No delta is needed, calls are counted apart from rows, a lie is found out."""
 
@@ -178,9 +142,9 @@ def test_one_call_is_a_row_where_the_step_is_deterministic() -> None:
     world = problem(
         certain, outcomes=some, deterministic=True, terminal=lambda s: s == 49
     )
-    memory = Certified(world)
+    memory = sc.Certified(world)
     found = memory.query(epsilon=1e-6)
-    alone = Certified(replace(world, outcomes=None), delta=0.1).query(epsilon=1e-6)
+    alone = sc.Certified(replace(world, outcomes=None), delta=0.1).query(epsilon=1e-6)
     assert abs(found.value - alone.value) <= 2e-6
     assert found.delta == 0.0
     assert 0 < found.num_calls < alone.num_calls
@@ -188,8 +152,8 @@ def test_one_call_is_a_row_where_the_step_is_deterministic() -> None:
     lying = replace(
         world, oracle=lambda s, a, rng: (float(rng.random()), (s + 1) % 49, False)
     )
-    with pytest.raises(OracleError, match="answered differently"):
-        Certified(lying).query(epsilon=0.01)
+    with pytest.raises(sc.OracleError, match="answered differently"):
+        sc.Certified(lying).query(epsilon=0.01)
 
 
 @pytest.mark.compiles
@@ -203,8 +167,8 @@ def test_answers_that_come_and_go_are_refused(appears: bool) -> None:
         asked.add((state, action))
         return row(state, action) if first != appears else None
 
-    with pytest.raises(OracleError, match="asked again"):
-        Certified(problem(outcomes=fickle), delta=0.1).query(budget=100)
+    with pytest.raises(sc.OracleError, match="asked again"):
+        sc.Certified(problem(outcomes=fickle), delta=0.1).query(budget=100)
 
 
 def test_exact_names_the_pair_and_what_to_do() -> None:
@@ -212,7 +176,9 @@ def test_exact_names_the_pair_and_what_to_do() -> None:
         lambda: sc.solve(problem()),
         lambda: sc.plan(problem(), method="exact"),
     ):
-        with pytest.raises(InvalidInput, match=r"outcomes\(10, 0\) is None, so the"):
+        with pytest.raises(
+            sc.InvalidInput, match=r"outcomes\(10, 0\) is None, so the"
+        ):
             ask()
 
 
@@ -241,53 +207,3 @@ def test_check_compares_the_rows_that_there_are() -> None:
         return None if action else row(state, 1)
 
     assert "differ" in str(sc.check(problem(outcomes=swapped)))
-
-
-def ending(state: int, action: int, rng: Any) -> tuple[float, int]:
-    after = step(state, action, rng)[1]
-    return float(after == 20), after
-
-
-def ends(oracle: Any = ending, **changes: Any) -> sc.MDP:
-    """The walk at discount 1: 20 pays 1 and ends, as 0 does, and half of it is known."""
-    given: dict[str, Any] = {
-        "discount": 1.0,
-        "operator": sc.Max(),
-        "terminal": lambda s: s in (0, 20),
-        "payoffs": "end",
-        "outcomes": lambda s, a: (
-            [(p, float(z == 20), z) for p, _, z in half(s, a)] if half(s, a) else None
-        ),
-    }
-    return problem(oracle, **given | changes)
-
-
-@pytest.mark.slow
-@pytest.mark.compiles
-def test_induction_is_left_where_a_bound_is_for_one_function_only() -> None:
-    """At discount 1, bets on V say nothing of the functions that induction tries."""
-    for bound, closes in ((BETTING.word, False), ("law", True)):
-        memory = Certified(ends(), delta=0.1, bound=bound)
-        memory.query(budget=500)
-        assert not memory.exact
-        assert memory.region.closes is closes  # type: ignore[attr-defined]
-
-
-@pytest.mark.compiles
-def test_induction_makes_no_bets_beside_the_law(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The law is not alone where nothing is declared: its bets are about V as well."""
-    memory = Certified(ends(), delta=0.1)
-    memory.query(budget=5_000)
-    assert memory.bound.word == "law"
-    g, rules = memory.memory.graph, memory.region.rules
-    bets = list[int]()
-    monkeypatch.setattr(law, "betting_side", lambda *args: bets.append(1) or 0.0)
-    monkeypatch.setattr(inductive_kernel, "BOUND", law.side)
-    sampled = g.pairs["node"][(g.pairs["cost"] > 0.0) & (g.pairs["length"] > 1)]
-    assert len(sampled) > 5
-    for node in sampled.tolist():
-        for upper in (True, False):
-            inductive_kernel.backed_up(g, node, upper, rules)
-    assert not bets
