@@ -1,20 +1,27 @@
-"""Every adapter in the table is complete.
-
-Laws: each one is listed by ``smoothcruiser problems``, documented in
-docs/simulators.md, installed by an extra of pyproject.toml, and says which one where
-its library is missing. Listing them loads none of the libraries.
+"""Parts of adapters that no library is needed for: tables, meanings of actions, names
+of games, hidden contents.
 """
 
+import collections
+import enum
+import itertools
+import math
 import re
 import sys
 import tomllib
+from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import smoothcruiser as sc
 from fresh_process import run_python
+from smoothcruiser.adapters.gymnasium.whole import HiddenContents, shows_all, whole
+from smoothcruiser.adapters.gymnax.task_ranges import known_range, meanings
+from smoothcruiser.adapters.pgx.known_games import GAMES, HIDDEN, unknown
 from smoothcruiser.cli.app import app
 from smoothcruiser.problem.adapter_protocol import (
     Adapter,
@@ -96,3 +103,310 @@ def test_listing_loads_no_library():
         f"print([name for name in {[*filter(None, LIBRARIES.values())]} if name in sys.modules])"
     )
     assert run_python(program).stdout.strip() == "[]"
+
+
+# --- names of JAX worlds ------------------------------------------------------
+
+
+HERE = {"discount": 0.9, "operator": "max"}
+JAX_ROOT = "smoothcruiser"
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Neither library, nor JAX."""
+    for name in ("gymnax", "pgx", "jax"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("jax", "worlds", "trees"):
+        monkeypatch.delitem(
+            sys.modules, f"{JAX_ROOT}.problem.batched.{name}", raising=False
+        )
+    for name in ("gymnax.tasks", "pgx.boards"):
+        monkeypatch.delitem(sys.modules, f"{JAX_ROOT}.adapters.{name}", raising=False)
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_hidden_information_is_refused_by_name(name, without):
+    with pytest.raises(sc.InvalidInput, match=f"{name} of Pgx .* it hides") as caught:
+        sc.make(f"pgx:{name}", **HERE)
+    assert all(game in str(unknown("ludo")) for game in GAMES)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_would_be_downloaded_is_refused_by_name(without):
+    with pytest.raises(sc.InvalidInput, match="downloads"):
+        sc.make("gymnax:MNISTBandit-bsuite", **HERE)
+
+
+@pytest.mark.parametrize("adapter", ["gymnax", "pgx"])
+def test_only_what_there_is_can_be_imported_from_an_adapter(adapter, without):
+    module = getattr(__import__(f"smoothcruiser.adapters.{adapter}").adapters, adapter)
+    with pytest.raises(AttributeError, match="no attribute 'problems'"):
+        _ = module.problems
+    with pytest.raises(sc.MissingExtra):
+        _ = module.problem
+
+
+def test_ranges_follow_from_parameters():
+    torque = SimpleNamespace(max_speed=8.0, max_torque=2.0)
+    low, high = known_range("Pendulum-v1", None, torque, [0.0])
+    assert -low == pytest.approx(math.pi**2 + 6.4 + 0.004, rel=2e-5)
+    assert -low >= math.pi**2 + 6.4 + 0.004
+    assert high == 0.0
+    noisy = SimpleNamespace(deterministic=False, unscaled_move_cost=0.01)
+    sure = SimpleNamespace(deterministic=True, unscaled_move_cost=0.01)
+    sea = SimpleNamespace(size=8)
+    assert known_range("DeepSea-bsuite", sea, noisy, []) is None
+    low, high = known_range("DeepSea-bsuite", sea, sure, [])
+    assert low < -0.01 / 8 < 0 < 1 <= high
+    maze = SimpleNamespace(reward=10.0, punishment=-1.0)
+    low, high = known_range("MetaMaze-misc", None, maze, [])
+    assert low < -1 < 10 < high
+    dense = SimpleNamespace(dense_reward=True)
+    assert known_range("PointRobot-misc", None, dense, []) is None
+    assert known_range("GaussianBandit-misc", None, None, []) is None
+    assert known_range("", None, None, []) is None
+    farthest = known_range("MountainCarContinuous-v0", None, None, [-0.5, 2.0])
+    assert farthest[0] == pytest.approx(-0.4, rel=2e-5)
+
+
+def test_actions_have_names():
+    assert meanings("CartPole-v1", None, 2) == ("push left", "push right")
+    assert meanings("CartPole-v1", None, 3) is None
+    game = SimpleNamespace(action_set=[0, 1, 3])
+    assert meanings("Breakout-MinAtar", game, 3) == ("no-op", "left", "right")
+    assert meanings("Pendulum-v1", None, 3) is None
+
+
+# --- meanings of actions ------------------------------------------------------
+
+
+MAX = {"discount": 0.9, "operator": "max"}
+
+
+class TestGymnasium:
+    @pytest.fixture(autouse=True)
+    def library(self):
+        self.gym = pytest.importorskip("gymnasium")
+
+    def test_moves_on_a_grid_go_where_their_names_say(self):
+        lake = sc.make("gym:FrozenLake-v1,is_slippery=false", **MAX)
+        cliff = sc.make("gym:CliffWalking-v1", **MAX)
+        for problem, width, start in ((lake, 4, 9), (cliff, 12, 14)):
+            ahead = {"left": -1, "right": 1, "up": -width, "down": width}
+            assert sorted(problem.actions) == sorted(ahead)
+            for action, label in enumerate(problem.actions):
+                assert problem.outcomes(start, action)[0][2] == start + ahead[label]
+
+    def test_the_taxi_drives_where_its_moves_say(self):
+        taxi = sc.make("gym:Taxi-v4", **MAX)
+        ahead = {"south": (1, 0), "north": (-1, 0), "east": (0, 1), "west": (0, -1)}
+        env = self.gym.make("Taxi-v4").unwrapped
+        state = env.encode(2, 2, 0, 1)  # no wall around the middle
+        for label, (down, right) in ahead.items():
+            after = taxi.outcomes(state, taxi.actions.index(label))[0][2]
+            assert tuple(env.decode(after))[:2] == (2 + down, 2 + right)
+
+    @pytest.mark.parametrize(
+        "text, labels",
+        [
+            ("CartPole-v1", ("push left", "push right")),
+            ("Blackjack-v1", ("stick", "hit")),
+            ("Acrobot-v1", ("torque -1", "torque 0", "torque 1")),
+            ("Pendulum-v1,actions=3", ("[-2]", "[0]", "[2]")),
+            ("MountainCarContinuous-v0,actions=2", ("[-1]", "[1]")),
+        ],
+    )
+    def test_names_of_other_environments(self, text, labels):
+        assert sc.make(f"gym:{text}", **MAX).actions == labels
+
+    def test_meanings_of_the_environment_itself_come_first(self):
+        from smoothcruiser.adapters.gymnasium.tables import meanings
+
+        class Atari(self.gym.Env):
+            action_space = self.gym.spaces.Discrete(3, start=1)
+
+            def __init__(self, words):
+                self.words = words
+
+            def get_action_meanings(self):
+                if self.words is None:
+                    raise RuntimeError
+                return self.words
+
+        actions = [1, 3]
+        assert meanings(Atari(["NOOP", "FIRE", "UP"]), actions) == ("NOOP", "UP")
+        for useless in (["NOOP"], ["UP", "FIRE", "UP"], [1, 2, 3], None):
+            assert meanings(Atari(useless), actions) is None
+
+        class FrozenLakeEnv(self.gym.Env):  # somebody's own, of the same name
+            action_space = self.gym.spaces.Discrete(4)
+
+        assert meanings(FrozenLakeEnv(), [0, 1, 2, 3]) is None
+
+    def test_actions_that_the_environment_has_not_are_refused(self):
+        for wrong in ("Pendulum-v1,actions=[-3,0]", "CartPole-v1,actions=[0,2]"):
+            with pytest.raises(sc.InvalidInput, match=r"must list actions of "):
+                sc.make(f"gym:{wrong}", **MAX)
+
+
+class TestOpenSpiel:
+    @pytest.fixture(autouse=True)
+    def library(self):
+        pytest.importorskip("pyspiel")
+
+    def test_moves_are_called_as_in_the_position(self):
+        board = sc.make("openspiel:tic_tac_toe", **MAX)
+        first, second = board.labels(board.start()), board.labels(board.start([4]))
+        assert first[0] == "x(0,0)"
+        assert second[0] == "o(0,0)"  # the other player's mark
+        assert second[4] == "4"  # taken: a number is all it has
+        assert board.labels(board.start([0, 3, 1, 4, 2])) is None  # over
+        answer = sc.plan(board, [0, 3, 1, 4], method="uct", budget=2000)
+        assert answer.action_label == "x(0,2)"  # wins
+
+
+# --- observations that show the whole state -----------------------------------
+
+
+pytest.importorskip("gymnasium")
+
+Pair = collections.namedtuple("Pair", "one two")
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Held:
+    def __init__(self, **fields):
+        vars(self).update(fields)
+
+
+class Slotted:
+    __slots__ = ("__hidden", "shown")
+
+    def __init__(self, shown, hidden):
+        self.shown, self.__hidden = shown, hidden
+
+
+class Named(dict):
+    pass
+
+
+def named(**fields):
+    found = Named(a=1)
+    vars(found).update(fields)
+    return found
+
+
+def pointing(which):
+    players = [Held(score=0), Held(score=0)]
+    return Held(players=players, turn=players[which])  # met before it is pointed at
+
+
+def loop(turns):
+    first = Held(turns=turns)
+    first.back = first
+    return first
+
+
+DIFFERENT = [
+    (1, 2),
+    (1, 1.0),
+    (1, True),
+    (0.0, -0.0),
+    ("1", 1),
+    (np.int8(1), np.int64(1)),
+    (np.zeros(4), np.zeros((2, 2))),
+    (np.zeros(2, "i4"), np.zeros(2, "f4")),
+    (np.array([1, None]), np.array([2, None])),
+    ([1, 2], [2, 1]),
+    ([1, 2], (1, 2)),
+    ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+    ({1: 0}, {"1": 0}),
+    ({1, 2}, {1, 3}),
+    (Colour.RED, Colour.BLUE),
+    (Pair(1, 2), Pair(1, 3)),
+    (Pair(1, 2), (1, 2)),
+    (Slotted(1, 2), Slotted(1, 3)),
+    (named(x=1), named(x=2)),
+    (collections.deque([1]), [1]),
+    (pointing(0), pointing(1)),
+    (loop(1), loop(2)),
+    (len, max),
+    (int, float),
+]
+
+
+@pytest.mark.parametrize("one, other", DIFFERENT, ids=range(len(DIFFERENT)))
+def test_what_differs_has_another_key(one, other):
+    assert whole(Held(x=one)) != whole(Held(x=other))
+    assert whole(Held(x=one)) == whole(Held(x=deepcopy(one)))
+
+
+def test_generators_and_left_out_names_are_no_part_of_the_key():
+    rng = np.random.default_rng
+    assert whole(Held(a=1, rng=rng(1))) == whole(Held(a=1, rng=rng(2)))
+    out = frozenset(("b",))
+    assert whole(Held(a=Held(b=1)), out) == whole(Held(a=Held(b=2)), out)
+
+
+def test_methods_and_functions_are_told_apart():
+    def adder(n):
+        return lambda x: x + n
+
+    one, two = Held(score=1), Held(score=2)
+    one.call, two.call = one.__init__, two.__init__
+    assert whole(one) != whole(two)
+    assert whole(Held(f=adder(1))) != whole(Held(f=adder(2)))
+    assert whole(Held(f=adder(1))) == whole(Held(f=adder(1)))
+
+
+def chain(length):
+    found = None
+    for _ in range(length):
+        found = Held(next=found)
+    return found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        iter([1, 2]),
+        itertools.count(),
+        (n for n in range(3)),
+        memoryview(b"ab"),
+        np.ma.masked_array([1, 2], [True, False]),
+        np.array([(1, None)], dtype=[("a", "i4"), ("b", object)]),
+        {Held(): 1},
+        {Held()},
+        (lambda box: lambda: box)([1]),
+        chain(5000),
+    ],
+    ids=range(10),
+)
+def test_what_cannot_be_looked_into_is_refused(value):
+    with pytest.raises(HiddenContents, match=r"inner\.x holds a|too long to follow"):
+        whole(Held(inner=Held(x=value)))
+
+
+def test_memory_beside_the_fields_is_seen():
+    assert shows_all(Held)
+    assert shows_all(Slotted)
+    assert not shows_all(type(iter([])))
+    assert not shows_all(np.random.PCG64)
+
+
+@pytest.mark.compiles
+def test_a_key_is_the_same_in_another_process():
+    held = [{"x", "y", "z"}, {"a": (1, 2.5)}, np.arange(3)]
+    program = (
+        "import numpy as np\n"
+        "from smoothcruiser.adapters.gymnasium.whole import whole\n"
+        "held = [{'x', 'y', 'z'}, {'a': (1, 2.5)}, np.arange(3)]\n"
+        "print(whole(held).hex())"
+    )
+    there = run_python(program, PYTHONHASHSEED="1").stdout
+    assert there.strip() == whole(held).hex()

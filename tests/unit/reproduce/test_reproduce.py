@@ -1,6 +1,4 @@
-"""The reproduction: figures equal to the published formulas, Table 1 equal to
-its rerun, the full algorithm equal to ``plan``.
-"""
+"""The paper's figures and tables, and the study of relaxation."""
 
 import contextlib
 import csv
@@ -16,6 +14,11 @@ import smoothcruiser as sc
 from smoothcruiser.cli.reproduce import QUICK, reproduce, reproduce_into
 from smoothcruiser.reproduce import figures
 from smoothcruiser.reproduce import full_algorithm as full
+from smoothcruiser.reproduce.full_algorithm import (
+    moving_temperature,
+    printed_scheme,
+    studies,
+)
 from smoothcruiser.reproduce.report import Results, write_csv
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.theory import paper_constants as paper
@@ -273,3 +276,25 @@ def test_the_game_takes_turns():
     assert values[3] == pytest.approx(100.0)
     # min steps left from 3, and max moves in 2
     assert values[8] == pytest.approx(0.2 * values[2])
+
+
+# --- the study of relaxation --------------------------------------------------
+
+
+@pytest.mark.compiles
+def test_the_study_stays_below_the_bounds():
+    """0 <= V_lambda - V_0 <= bound and 0 <= policy loss <= bound on both
+    problems, at every temperature drawn.
+    """
+    rows = moving_temperature(points=2)
+    assert len(rows) == 2 * len(studies())
+    for row in rows:
+        assert -1e-9 <= row.distance <= row.bound + 1e-9
+        assert -1e-9 <= row.policy_loss <= row.bound + 1e-9
+
+
+def test_with_printed_constants_sparse_sampling_is_cheapest():
+    rows = printed_scheme((1e-1, 1e-3))
+    assert all(
+        row.best_share == 0.0 and row.best_log10 == row.plain_log10 for row in rows
+    )
