@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numba
 import pytest
 from numba.core import event
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.errors import Hung
@@ -305,6 +306,25 @@ def test_a_search_that_runs_past_its_limit_says_so(monkeypatch):
         (late,) = (x for x in threading.enumerate() if isinstance(x, threading.Timer))
     late.join(timeout=60)
     assert not late.is_alive(), "what is over in time is left alone"
+
+
+def test_a_step_is_compiled_before_its_calls_are_timed(monkeypatch):
+    """On a busy machine that takes longer than a call may."""
+
+    @numba.njit
+    def step(state, action, rng):
+        return rng.random(), (state + action + 1) % 3
+
+    watched, compiled = call_seconds.limit_call_seconds, []
+
+    def noting(*arguments):
+        compiled.append(len(step.signatures))
+        return watched(*arguments)
+
+    monkeypatch.setattr(call_seconds, "limit_call_seconds", noting)
+    assert sc.check(mdp(step)).ok
+    assert compiled[0] == 1
+    assert len(step.signatures) == 1  # and the calls use that one
 
 
 # --- requests to stop ---------------------------------------------------------
