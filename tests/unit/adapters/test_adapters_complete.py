@@ -1,25 +1,19 @@
 """Parts of adapters that no library is needed for: tables, meanings of actions, names
-of games, hidden contents.
+of games.
 """
 
-import collections
-import enum
-import itertools
 import math
 import re
 import sys
 import tomllib
-from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import smoothcruiser as sc
 from fresh_process import run_python
-from smoothcruiser.adapters.gymnasium.whole import HiddenContents, shows_all, whole
 from smoothcruiser.adapters.gymnax.task_ranges import known_range, meanings
 from smoothcruiser.adapters.pgx.known_games import GAMES, HIDDEN, unknown
 from smoothcruiser.cli.app import app
@@ -264,149 +258,3 @@ class TestOpenSpiel:
         assert board.labels(board.start([0, 3, 1, 4, 2])) is None  # over
         answer = sc.plan(board, [0, 3, 1, 4], method="uct", budget=2000)
         assert answer.action_label == "x(0,2)"  # wins
-
-
-# --- observations that show the whole state -----------------------------------
-
-
-pytest.importorskip("gymnasium")
-
-Pair = collections.namedtuple("Pair", "one two")
-
-
-class Colour(enum.Enum):
-    RED = 1
-    BLUE = 2
-
-
-class Held:
-    def __init__(self, **fields):
-        vars(self).update(fields)
-
-
-class Slotted:
-    __slots__ = ("__hidden", "shown")
-
-    def __init__(self, shown, hidden):
-        self.shown, self.__hidden = shown, hidden
-
-
-class Named(dict):
-    pass
-
-
-def named(**fields):
-    found = Named(a=1)
-    vars(found).update(fields)
-    return found
-
-
-def pointing(which):
-    players = [Held(score=0), Held(score=0)]
-    return Held(players=players, turn=players[which])  # met before it is pointed at
-
-
-def loop(turns):
-    first = Held(turns=turns)
-    first.back = first
-    return first
-
-
-DIFFERENT = [
-    (1, 2),
-    (1, 1.0),
-    (1, True),
-    (0.0, -0.0),
-    ("1", 1),
-    (np.int8(1), np.int64(1)),
-    (np.zeros(4), np.zeros((2, 2))),
-    (np.zeros(2, "i4"), np.zeros(2, "f4")),
-    (np.array([1, None]), np.array([2, None])),
-    ([1, 2], [2, 1]),
-    ([1, 2], (1, 2)),
-    ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
-    ({1: 0}, {"1": 0}),
-    ({1, 2}, {1, 3}),
-    (Colour.RED, Colour.BLUE),
-    (Pair(1, 2), Pair(1, 3)),
-    (Pair(1, 2), (1, 2)),
-    (Slotted(1, 2), Slotted(1, 3)),
-    (named(x=1), named(x=2)),
-    (collections.deque([1]), [1]),
-    (pointing(0), pointing(1)),
-    (loop(1), loop(2)),
-    (len, max),
-    (int, float),
-]
-
-
-@pytest.mark.parametrize("one, other", DIFFERENT, ids=range(len(DIFFERENT)))
-def test_what_differs_has_another_key(one, other):
-    assert whole(Held(x=one)) != whole(Held(x=other))
-    assert whole(Held(x=one)) == whole(Held(x=deepcopy(one)))
-
-
-def test_generators_and_left_out_names_are_no_part_of_the_key():
-    rng = np.random.default_rng
-    assert whole(Held(a=1, rng=rng(1))) == whole(Held(a=1, rng=rng(2)))
-    out = frozenset(("b",))
-    assert whole(Held(a=Held(b=1)), out) == whole(Held(a=Held(b=2)), out)
-
-
-def test_methods_and_functions_are_told_apart():
-    def adder(n):
-        return lambda x: x + n
-
-    one, two = Held(score=1), Held(score=2)
-    one.call, two.call = one.__init__, two.__init__
-    assert whole(one) != whole(two)
-    assert whole(Held(f=adder(1))) != whole(Held(f=adder(2)))
-    assert whole(Held(f=adder(1))) == whole(Held(f=adder(1)))
-
-
-def chain(length):
-    found = None
-    for _ in range(length):
-        found = Held(next=found)
-    return found
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        iter([1, 2]),
-        itertools.count(),
-        (n for n in range(3)),
-        memoryview(b"ab"),
-        np.ma.masked_array([1, 2], [True, False]),
-        np.array([(1, None)], dtype=[("a", "i4"), ("b", object)]),
-        {Held(): 1},
-        {Held()},
-        (lambda box: lambda: box)([1]),
-        chain(5000),
-    ],
-    ids=range(10),
-)
-def test_what_cannot_be_looked_into_is_refused(value):
-    with pytest.raises(HiddenContents, match=r"inner\.x holds a|too long to follow"):
-        whole(Held(inner=Held(x=value)))
-
-
-def test_memory_beside_the_fields_is_seen():
-    assert shows_all(Held)
-    assert shows_all(Slotted)
-    assert not shows_all(type(iter([])))
-    assert not shows_all(np.random.PCG64)
-
-
-@pytest.mark.compiles
-def test_a_key_is_the_same_in_another_process():
-    held = [{"x", "y", "z"}, {"a": (1, 2.5)}, np.arange(3)]
-    program = (
-        "import numpy as np\n"
-        "from smoothcruiser.adapters.gymnasium.whole import whole\n"
-        "held = [{'x', 'y', 'z'}, {'a': (1, 2.5)}, np.arange(3)]\n"
-        "print(whole(held).hex())"
-    )
-    there = run_python(program, PYTHONHASHSEED="1").stdout
-    assert there.strip() == whole(held).hex()
