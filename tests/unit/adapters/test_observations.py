@@ -17,9 +17,10 @@ import pytest
 import smoothcruiser as sc
 from fresh_process import run_python
 
-gymnasium = pytest.importorskip("gymnasium")
-from smoothcruiser.adapters.gymnasium.whole import HiddenContents, shows_all, whole
+pytest.importorskip("gymnasium")
+import gymnasium
 
+from smoothcruiser.adapters.gymnasium.whole import HiddenContents, shows_all, whole
 
 ENVIRONMENTS = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Blackjack-v1"]
 
@@ -125,8 +126,6 @@ def test_a_table_of_a_toy_text_needs_no_row_for_the_end_that_was_added():
 
 # --- a key of all that an environment holds -----------------------------------
 
-
-pytest.importorskip("gymnasium")
 
 Pair = collections.namedtuple("Pair", "one two")
 
