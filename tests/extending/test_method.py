@@ -212,9 +212,3 @@ def test_a_new_command_is_listed_and_runs(run):
     code, out, _ = run(*words, "--state", "1")
     assert code == 0
     assert float(out) > 0.0
-
-
-def test_its_mistakes_are_answered_in_one_sentence(run):
-    code, out, err = run("worth", "nowhere:n=3")
-    assert (code, out) == (2, "")
-    assert err.startswith("Error: ")

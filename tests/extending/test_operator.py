@@ -207,9 +207,3 @@ def test_radii_divided_by_four_miss(hoeffding, tmp_path):
         patch.syspath_prepend(str(tmp_path))
         importlib.import_module("quarter_bound")
         assert any(misses(WORLDS["coins"], "quarter", seed) for seed in range(5))
-
-
-def test_a_word_that_no_bound_has_is_refused():
-    """The message names the bounds there are."""
-    with pytest.raises(sc.InvalidInput, match="betting"):
-        sc.Certified(coins(), delta=0.1, bound="bayes")

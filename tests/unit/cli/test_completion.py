@@ -35,6 +35,8 @@ from smoothcruiser.operators import OPERATORS
 from smoothcruiser.problem.arguments import read_parameters
 from smoothcruiser.problem.zoo import ZOO
 
+pytestmark = pytest.mark.compiles
+
 COMPLETION = ShellComplete(app, {}, "smoothcruiser", "_SMOOTHCRUISER_COMPLETE")
 
 
@@ -45,7 +47,6 @@ def offered(*words):
     ]
 
 
-@pytest.mark.compiles
 def test_problems():
     found = offered("plan", "")
     assert set(ZOO) <= set(found)
@@ -57,7 +58,6 @@ def test_problems():
     assert offered("check", "openspiel:") == ["openspiel:tic_tac_toe"]
 
 
-@pytest.mark.compiles
 def test_methods():
     for command in ("plan", "explain", "play"):
         assert offered(command, "chain", "--method", "") == list(METHODS)
@@ -66,7 +66,6 @@ def test_methods():
     assert "uct,uct" not in found
 
 
-@pytest.mark.compiles
 def test_operators_executors_and_others():
     assert offered("plan", "chain", "--operator", "") == list(OPERATORS)
     executors = offered("plan", "chain", "--executor", "")
@@ -75,13 +74,11 @@ def test_operators_executors_and_others():
     assert offered("play", "chain", "--opponent", "r") == ["random", "rents"]
 
 
-@pytest.mark.compiles
 def test_commands_and_options():
     assert offered("pl") == ["plan", "play"]
     assert "--epsilon" in offered("plan", "chain", "--e")
 
 
-@pytest.mark.compiles
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_completes_with_what_it_is_given(tmp_path):
     """The line of the docs, in a real shell."""
@@ -99,7 +96,6 @@ def test_bash_completes_with_what_it_is_given(tmp_path):
     assert shown.strip() == "frozen-lake"
 
 
-@pytest.mark.compiles
 def test_no_library_is_imported_for_it():
     script = (
         "import sys\n"
@@ -146,7 +142,6 @@ def test_errors_of_a_users_file_keep_its_arguments(monkeypatch, tmp_path, capsys
     assert "MDP needs operator=, as in MDP(" in capsys.readouterr().err
 
 
-@pytest.mark.compiles
 def test_hints_on_attributes_break_nothing():
     answer = sc.plan(sc.make("chain:n=5", discount=0.5, temperature=1))
     assert pickle.loads(pickle.dumps(answer)) == answer == copy.deepcopy(answer)
@@ -189,7 +184,6 @@ def shell(script: str, folder: Path, **environment: str) -> tuple[int, str, str]
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("script", "code", "told"),
     [
@@ -210,7 +204,6 @@ def test_a_stream_that_takes_nothing_is_a_sentence_and_a_code(
     assert err.count("\n") == (1 if told else 0)
 
 
-@pytest.mark.compiles
 def test_a_file_named_like_a_dependency_is_not_executed(tmp_path):
     for name in ("numpy", "numba", "click", "rich", "json", "random", "scipy"):
         (tmp_path / f"{name}.py").write_text("open('executed', 'w').close()\n1 / 0\n")
@@ -227,7 +220,6 @@ def test_a_file_named_like_a_dependency_is_not_executed(tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.compiles
 def test_a_program_of_the_users_own_keeps_its_folder(tmp_path):
     """``python -m mine`` finds the modules beside it, though mine imports us early."""
     (tmp_path / "mine").mkdir()
@@ -269,7 +261,6 @@ def played(*options):
     return CliRunner().invoke(app, [*PLAY, "--episodes", "2", *options])
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize(
     "text", ["written_policies:onward", "written_policies:Table.rows", "values.npy"]
 )
@@ -280,7 +271,6 @@ def test_a_policy_is_played(here, text):
     assert (summary["actions"], summary["method"]) == ({"right": 6}, "policy")
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -298,7 +288,6 @@ def test_what_cannot_be_played_is_told_in_a_sentence(here, options, words):
     assert words in str(done.exception)
 
 
-@pytest.mark.compiles
 def test_a_planner_has_the_default_delta_of_plan_and_says_so(here):
     """A limit is enough, as it is for ``plan``; a schedule has no default."""
     (here / "thrown_coins.py").write_text(

@@ -263,9 +263,9 @@ def test_sums_in_pieces_are_those_at_once(score):
 
 
 def test_psi():
-    """Law: e^psi(x) = 1 + x + x^2/2 for x >= 0, and psi is odd."""
-    for x in (0.0, 1e-9, 0.3, 40.0):
-        assert math.exp(psi(x)) == pytest.approx(1.0 + x + x * x / 2.0)
+    """Law: e^psi(x) = 1 + x + x^2/2 for x >= 0, and psi is odd; at any size of x."""
+    for x in (0.0, 1e-300, 1e-9, 0.3, 40.0, 1e9):
+        assert psi(x) == pytest.approx(math.log1p(x + x * x / 2.0))
         assert psi(-x) == -psi(x)
 
 

@@ -214,87 +214,43 @@ class Point(NamedTuple):
     y: float
 
 
-@njit
-def every_form(rng, out, probabilities, matrix):
+# calls of rng: numbers, then arrays; p and m are its second and third argument
+NUMBERS = """random(); uniform(); uniform(2, 3); uniform(np.float32(0.1), np.float32(0.3))
+uniform(high=4.0); uniform(low=-1); normal(); normal(3); normal(1.0, 2.0); normal(scale=2)
+normal(loc=1.0, scale=2.0); exponential(); exponential(2); gamma(0.3); gamma(2, 3); gamma(0)
+exponential(scale=0.5); gamma(shape=7.5, scale=0.1); beta(0.2, 3); beta(a=2.0, b=0.5)
+integers(5); integers(-3, 4); integers(low=2, high=9); integers(2**40); integers(7, None)
+integers(-(2**62), 2**62); poisson(0); poisson(3.5); poisson(lam=400.0); binomial(10, 0.3)
+binomial(n=1000, p=0.8); binomial(7, 1); geometric(0.1); geometric(p=1); choice(6)
+choice([1, 2, 3]); choice((4, 5, 6)); choice(np.array([7, 8, 9])); choice(4, p)
+choice(a=(1, 2), p=(0.3, 0.7)); choice([3, 4, 5, 6], p=p); categorical((1, 2, 3))
+categorical([0.0, 2.5]); categorical(weights=p); choice(np.array([[5], [6]]))[0]
+categorical(np.array([False, True, True])); choice(Point(5, 6)); categorical(Point(0.0, 1.0))"""
+ROWS = """permutation(5); permutation(np.arange(4)); permutation((1, 2, 3))
+permutation([4, 5, 6]); permutation(x=m).ravel()"""
+
+
+def calls_of(text):
+    return [call for line in text.splitlines() for call in line.split("; ")]
+
+
+@pytest.fixture(scope="module")
+def every_form():
     """One number of every method in every form of its arguments."""
-    n = 0
-    for x in (
-        rng.random(),
-        rng.uniform(),
-        rng.uniform(2, 3),
-        rng.uniform(np.float32(0.1), np.float32(0.3)),
-        rng.uniform(high=4.0),
-        rng.uniform(low=-1),
-        rng.normal(),
-        rng.normal(3),
-        rng.normal(1.0, 2.0),
-        rng.normal(scale=2),
-        rng.normal(loc=1.0, scale=2.0),
-        rng.exponential(),
-        rng.exponential(2),
-        rng.gamma(0.3),
-        rng.exponential(scale=0.5),
-        rng.gamma(2, 3),
-        rng.gamma(shape=7.5, scale=0.1),
-        rng.gamma(0),
-        rng.beta(0.2, 3),
-        rng.beta(a=2.0, b=0.5),
-    ):
-        out[n] = x
-        n += 1
-    for k in (
-        rng.integers(5),
-        rng.integers(-3, 4),
-        rng.integers(low=2, high=9),
-        rng.integers(2**40),
-        rng.integers(7, None),
-        rng.integers(-(2**62), 2**62),
-        rng.poisson(0),
-        rng.poisson(3.5),
-        rng.poisson(lam=400.0),
-        rng.binomial(10, 0.3),
-        rng.binomial(n=1000, p=0.8),
-        rng.binomial(7, 1),
-        rng.geometric(0.1),
-        rng.geometric(p=1),
-        rng.choice(6),
-        rng.choice([1, 2, 3]),
-        rng.choice((4, 5, 6)),
-        rng.choice(np.array([7, 8, 9])),
-        rng.choice(4, probabilities),
-        rng.choice(a=(1, 2), p=(0.3, 0.7)),
-        rng.choice([3, 4, 5, 6], p=probabilities),
-        rng.categorical((1, 2, 3)),
-        rng.categorical([0.0, 2.5]),
-        rng.categorical(weights=probabilities),
-        rng.choice(np.array([[5], [6]]))[0],
-        rng.categorical(np.array([False, True, True])),
-        rng.choice(Point(5, 6)),
-        rng.categorical(Point(0.0, 1.0)),
-    ):
-        out[n] = k
-        n += 1
-    line, listed, table = np.arange(6), [3, 1, 2, 0], matrix.copy()
-    rng.shuffle(line)
-    rng.shuffle(listed)
-    rng.shuffle(x=table)
-    for row in (
-        line,
-        np.array(listed),
-        table.ravel(),
-        rng.permutation(5),
-        rng.permutation(np.arange(4)),
-        rng.permutation((1, 2, 3)),
-        rng.permutation([4, 5, 6]),
-        rng.permutation(x=matrix).ravel(),
-    ):
-        for i in range(len(row)):
-            out[n] = row[i]
-            n += 1
-    return n
+    lines = ["def every_form(rng, out, p, m):"]
+    lines += [f"    out[{n}] = rng.{call}" for n, call in enumerate(calls_of(NUMBERS))]
+    lines += [f"    n = {len(calls_of(NUMBERS))}"]
+    lines += ["    line, listed, table = np.arange(6), [3, 1, 2, 0], m.copy()"]
+    lines += ["    rng.shuffle(line); rng.shuffle(listed); rng.shuffle(x=table)"]
+    rows = ["line", "np.array(listed)", "table.ravel()"]
+    for row in (*rows, *(f"rng.{call}" for call in calls_of(ROWS))):
+        lines += [f"    for x in {row}:", "        out[n] = x", "        n += 1"]
+    scope = {"np": np, "Point": Point}
+    exec("\n".join([*lines, "    return n"]), scope)
+    return njit(scope["every_form"])
 
 
-def test_the_same_bits_from_python_and_compiled_code():
+def test_the_same_bits_from_python_and_compiled_code(every_form):
     inside, outside = stream(3, 1), stream(3, 1)
     probabilities, matrix = np.array([0.1, 0.2, 0.3, 0.4]), np.arange(6).reshape(3, 2)
     for _ in range(50):

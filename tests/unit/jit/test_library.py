@@ -21,9 +21,9 @@ from numba import njit
 import smoothcruiser as sc
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.exact import model
-from smoothcruiser.jit import build, library
 from smoothcruiser.jit import build as jit
 from smoothcruiser.jit import by_address as libm
+from smoothcruiser.jit import library
 from smoothcruiser.jit.build import compile_function, is_compiled, source_fingerprint
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators import dispatch as operators
@@ -113,16 +113,6 @@ def test_a_schedule_over_a_table_has_the_bits_of_numbas_form(tmp_path, monkeypat
     num_calls = machine.num_calls
     assert plan() == expected
     assert machine.num_calls > num_calls
-
-
-def test_edited_sources_find_nothing(monkeypatch):
-    name = build.name_on_disk(kernel.run_shard, None)
-    monkeypatch.setattr(build, "_digest", lambda path: b"edited")
-    build.source_fingerprint.cache_clear()
-    try:
-        assert build.name_on_disk(kernel.run_shard, None) != name
-    finally:
-        build.source_fingerprint.cache_clear()
 
 
 @needs_compiler
@@ -321,16 +311,6 @@ def test_every_compiled_module_the_kernel_reaches_is_in_its_fingerprint():
     assert {root / name for name in names | {"operators/entropy.py"}} <= covered
 
 
-def test_importing_the_package_does_not_import_numba():
-    """``--help`` and ``explain`` stay fast."""
-    code = (
-        "import sys, smoothcruiser, smoothcruiser.schedule.compiler.optimizer, "
-        "smoothcruiser.theory.moments, smoothcruiser.engines.registry as r; "
-        "assert list(r.EXECUTORS); assert 'numba' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 # --- the choice of a form -----------------------------------------------------
 
 
@@ -344,7 +324,6 @@ def middle_weights(q):
     return np.full(len(q), 1.0 / len(q))
 
 
-@pytest.mark.compiles
 def test_a_users_operator_never_stands_in_for_ours(monkeypatch):
     """Exact values of our entropy are the same after a solution by an operator of the
     user's, whose compiled functions take places in the same kernels.
@@ -371,7 +350,6 @@ def bits(x: float) -> bytes:
     return b"nan" if math.isnan(x) else struct.pack("d", x)
 
 
-@pytest.mark.compiles
 def test_bits_are_those_of_the_math_module() -> None:
     libm.bind()
 

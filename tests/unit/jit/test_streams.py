@@ -144,16 +144,6 @@ def test_a_stream_is_a_key_of_a_position():
     assert stream(10, 0, 0).raw() != stream(9, 0, 0).raw()
 
 
-def test_integers_are_unbiased_for_awkward_sizes():
-    """Without rejection, 32 bits spread over n = 3 * 2**30 values would make
-    multiples of 3 twice as likely as others.
-    """
-    n, rng = 3 * 2**30, stream(8)
-    numbers = np.array([rng.integers(n) for _ in range(300_000)])
-    assert stats.chisquare(np.bincount(numbers % 3)).pvalue > FALSE_ALARM
-    assert stats.kstest(numbers / n, stats.uniform().cdf).pvalue > FALSE_ALARM
-
-
 def test_categorical_follows_its_weights_and_never_takes_a_zero():
     rng = stream(6)
     weights = [0, 1, 0, 6, 3, 0]
@@ -354,7 +344,6 @@ USES: dict[str, Any] = {
 }
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("use", USES)
 def test_a_stream_has_one_user(use: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No (seed, key) is asked for by two files, and keys of the form (action,

@@ -41,7 +41,6 @@ def small(*, game=False, **more):
     return sc.tabular(P, R, discount=0.6, operator=sc.Max(), players=players, **more)
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize(
     "more",
     [
@@ -74,7 +73,6 @@ def test_the_band_of_action_values_holds_what_a_temperature_adds(more, operator)
 
 
 @pytest.mark.slow
-@pytest.mark.compiles
 def test_the_answer_is_that_of_plain_max_where_it_is_cheaper():
     """To the bit: the same schedule, seed and problem as without a regularizer."""
     problem = sc.make(WORLD, discount=0.3, temperature=1.0)
@@ -93,7 +91,6 @@ def test_the_answer_is_that_of_plain_max_where_it_is_cheaper():
     assert found.policy == alone.policy
 
 
-@pytest.mark.compiles
 def test_a_relaxed_answer_is_shifted_and_widened_by_its_band():
     problem = sc.make(WORLD, discount=0.3, operator=sc.Max())
     epsilon = 0.3 * problem.facts.value_span()
@@ -111,7 +108,6 @@ def test_a_relaxed_answer_is_shifted_and_widened_by_its_band():
     assert max(found.policy) == 1.0
 
 
-@pytest.mark.compiles
 def test_the_value_alone_can_be_relaxed():
     """A strong regularizer has no action values at its root; nothing is made up."""
     problem = sc.make(WORLD, discount=0.1, operator=sc.Max())

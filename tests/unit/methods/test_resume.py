@@ -116,16 +116,6 @@ def test_a_module_is_imported_only_with_trust(world, tmp_path, capsys):
     assert capsys.readouterr().out == "the module is imported\n"
 
 
-def test_an_edited_problem_is_refused_and_the_edit_named(world, tmp_path):
-    path = tmp_path / "runs.db"
-    promise = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
-    sc.plan(sc.make("resumed_world:problem"), store=path, **promise)
-    del sys.modules["resumed_world"]
-    world.write_text(world.read_text().replace("GAIN = 0.5", "GAIN = 0.25  #"))
-    with pytest.raises(sc.InvalidInput, match=r"another problem.*GAIN"):
-        sc.resume(1, path, trust=True)
-
-
 # --- memories in stores -------------------------------------------------------
 
 

@@ -258,7 +258,6 @@ def test_a_value_alone_recommends_no_action_to_sample():
 
 
 @pytest.mark.compiles
-@pytest.mark.compiles
 def test_what_was_done_has_names():
     problem = sc.make("chain:n=4", discount=0.9, operator="max")
     agent = sc.Agent(problem)
@@ -389,11 +388,6 @@ def test_errors_of_pondering_are_not_lost():
     agent.session._pondering._thread.join()
     with pytest.raises(sc.OracleError, match="out of reach"):
         agent.act((action + 1, 2))
-
-
-def test_what_keeps_no_tree_does_not_ponder():
-    with pytest.raises(sc.InvalidInput, match="keeps none"):
-        sc.Agent(WALK, "certified", delta=0.1, budget=100, ponder=True)
 
 
 def test_a_forgotten_agent_stops_thinking():

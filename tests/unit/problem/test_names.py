@@ -220,7 +220,6 @@ MODEL = sc.tabular(
 
 
 @pytest.mark.compiles
-@pytest.mark.compiles
 @pytest.mark.parametrize(
     "text, options",
     [

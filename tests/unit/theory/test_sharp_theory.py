@@ -283,16 +283,6 @@ def test_a_second_moment_that_is_no_number_promises_nothing():
 # --- the root that needs a second moment only, R8 -----------------------------
 
 
-def test_psi_is_odd_and_between_the_two_logarithms():
-    for x in (1e-300, 1e-9, 0.3, 1.0, 7.0, 1e9, 1e160):
-        assert stopping.psi(-x) == -stopping.psi(x)
-        assert math.exp(
-            min(stopping.psi(x), 700.0)
-        ) <= 1.0 + x + x * x / 2.0 + 1e-9 * (1 + x * x)
-        if x < 1e8:
-            assert math.exp(-stopping.psi(x)) <= 1.0 - x + x * x / 2.0 + 1e-12
-
-
 def test_the_line_ends_at_the_radius_and_is_no_narrower_before():
     n, second, level = 1000, 3.0, 4.0
     slope = stopping.catoni_slope(n, second, level)

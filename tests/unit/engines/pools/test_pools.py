@@ -355,7 +355,6 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-@pytest.mark.compiles
 @pytest.mark.parametrize("executor", ["processes", "dask"])
 def test_a_worker_runs_no_file_of_the_current_folder(executor, tmp_path):
     if executor == "dask":
