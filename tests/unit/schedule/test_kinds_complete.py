@@ -1,5 +1,5 @@
 """Kinds of levels: every table that has a row per kind knows each; the middle of bounds;
-where the compiler's walk ends.
+randomized levels.
 """
 
 import math
@@ -16,13 +16,7 @@ from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.engines.interpreted.reference import ReferenceEngine
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule import kinds
-from smoothcruiser.schedule.compiler import candidates as module
-from smoothcruiser.schedule.compiler.candidates import candidates, frontier_of
-from smoothcruiser.schedule.compiler.optimizer import (
-    ALL_KINDS,
-    SPARSE_SAMPLING_KINDS,
-    compile_schedule,
-)
+from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, compile_schedule
 from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.paper_schedule import CASES
 from smoothcruiser.schedule.prices import most_calls, price
@@ -171,48 +165,6 @@ def facts(actions, discount, operator):
         operator=operator,
         reward_range=(0.0, 1.0),
     )
-
-
-WALK_CASES = [
-    (facts(2, 0.2, sc.Entropy(10.0)), 0.05, "q_values", ALL_KINDS),
-    (facts(2, 0.5, sc.Entropy(0.5)), 0.05, "q_values", ALL_KINDS),
-    (facts(4, 0.5, sc.Entropy(0.5)), 0.05, "value", ALL_KINDS),
-    (facts(3, 0.6, sc.Max()), 0.1, "q_values", ALL_KINDS),
-    (facts(3, 0.4, sc.Sparsemax(1.0)), 0.1, "value", ALL_KINDS),
-    (facts(2, 0.7, sc.Entropy(1.0)), 0.1, "q_values", SPARSE_SAMPLING_KINDS),
-]
-
-
-@pytest.mark.parametrize(
-    ("known", "share", "target", "kinds"),
-    WALK_CASES,
-    ids=[str(i) for i in range(len(WALK_CASES))],
-)
-def test_walking_on_changes_no_candidate_that_counts(
-    known, share, target, kinds, monkeypatch
-):
-    asked = (known, frozenset(kinds), share * known.value_span(), 0.1, target)
-    early = _counting(candidates(*asked))
-    frontier = frontier_of(known, frozenset(kinds))
-    stops = len(frontier.stops)
-    monkeypatch.setattr(module, "_is_over", _until(4 + stops))
-    assert _counting(candidates(*asked)) == early
-    assert len(frontier.stops) > stops  # it did walk on
-
-
-def _until(number):
-    """A rule that ends the walk at its ``number``-th stop."""
-    calls = []
-    return lambda found, later: bool(calls.append(1)) or len(calls) >= number
-
-
-def _counting(found):
-    """Those that are polished: all of plain kinds, and the cheapest of the others."""
-    plain = [c for c in found if c.has_range]
-    random = [c for c in found if not c.has_range]
-    dear = plain[0].log_price + module.PROMISING
-    counting = [*plain, *(c for c in random[:1] if c.log_price <= dear)]
-    return [(c.log_price, c.target, c.index) for c in counting]
 
 
 # --- randomized levels are verified, priced, stored, printed and run ----------

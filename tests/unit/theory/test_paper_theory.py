@@ -29,7 +29,7 @@ from smoothcruiser.theory.paper_ladder import MAX_LEVELS, ladder
 HAND = PaperSetting(0.25, 2, 0.125, 1.0)
 DP = 4.0 * math.exp(-2.0)
 POWER = math.log2(16384.0 / 27.0)
-GRID = list(product((0.05, 0.2, 0.5, 0.8), (0.1, 1.0, 10.0), (1, 2, 5), (0.1, 1e-9)))
+GRID = list(product((0.05, 0.5, 0.8), (0.1, 10.0), (1, 2, 5), (0.1, 1e-9)))
 
 
 def plain_count(setting, e, delta_prime):
@@ -194,10 +194,8 @@ def test_weak_regularization_is_sparse_sampling():
 
 
 @pytest.mark.compiles
-@pytest.mark.parametrize(
-    "gamma", [0.99, 0.999, 1.0 - 1e-7, 1.0 - 1e-12, 1.0 - 2.0**-53]
-)
-@pytest.mark.parametrize("e", [0.5, 0.05, 1e-4, 1e-12, 1e-200])
+@pytest.mark.parametrize("gamma", [0.99, 1.0 - 1e-7, 1.0 - 2.0**-53])
+@pytest.mark.parametrize("e", [0.5, 1e-4, 1e-200])
 def test_every_count_is_finite_in_log10(gamma, e):
     """Counts beyond the floats, ladders beyond 10^4 rungs, discounts that round
     to 1: never an overflow, never a hang.
