@@ -194,17 +194,6 @@ def test_times_are_said_as_a_person_would():
     assert "unknown" in time_sentence(10, None, measured=False)
 
 
-def test_rivals_keep_the_same_promise_and_the_papers_count_is_its_schedules():
-    problem = sc.make("chain:n=5", discount=0.2, temperature=10.0)
-    schedule = sc.explain(problem, epsilon="5%", delta=0.1)
-    prices = {price.name: price for price in rivals(schedule)}
-    printed = sc.explain(problem, epsilon="5%", delta=0.1, method="paper").num_calls
-    assert prices["SmoothCruiser, paper's constants"].num_calls == printed
-    sparse = prices["sparse sampling, same sharp analysis"].num_calls
-    assert sparse >= schedule.num_calls
-    assert schedule.num_calls < 10**4 < 10**29 < printed
-
-
 def test_rivals_say_why_they_have_no_price():
     """The paper's analysis needs a discount below 1: with a horizon and
     discount 1 it has no price, and the note says so.

@@ -548,7 +548,7 @@ MAKERS = {
 }
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def clean(monkeypatch):
     """Take back what a test puts into libraries."""
     for library in (statistics, sc):
@@ -558,6 +558,7 @@ def clean(monkeypatch):
 
 
 @pytest.mark.compiles
+@pytest.mark.usefixtures("clean")
 @pytest.mark.parametrize("name", MAKERS)
 def test_what_a_step_looks_up_is_read_wherever_it_was_run(name):
     def digests(price):
