@@ -31,6 +31,7 @@ from smoothcruiser.engines.registry import (
     REFERENCE,
     choose,
     default_executor,
+    machine_code,
     make_engine,
     open_workers,
 )
@@ -140,6 +141,14 @@ def test_an_address_chooses_the_cluster_and_nothing_else_takes_it():
     assert choose(plain(), place("dask", "tcp://there:1")) is DASK
     with pytest.raises(InvalidInput, match=r"belongs to executor 'dask', got .*pytho"):
         choose(plain(), place("python", "tcp://there:1"))
+
+
+def test_methods_with_two_forms_ask_the_table():
+    assert machine_code(None, "Tree search") is None
+    assert machine_code("compiled", "Tree search") is True
+    assert machine_code("reference", "Tree search") is False
+    with pytest.raises(InvalidInput, match="Tree search runs on executor 'compiled' "):
+        machine_code("dask", "Tree search")
 
 
 # --- shards in pieces, and what is known of a run in its middle ---------------
