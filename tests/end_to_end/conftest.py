@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
 
-from smoothcruiser.cli import app as cli
-
+(COMMAND,) = entry_points(group="console_scripts", name="smoothcruiser")
 OWN = '''
 import os, signal
 from dataclasses import replace
@@ -121,7 +121,7 @@ def run(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["smoothcruiser", *shlex.split(line), *words])
         monkeypatch.setenv("COLUMNS", str(columns))
         with pytest.raises(SystemExit) as left:
-            cli.main()
+            COMMAND.load()()
         caught = capsys.readouterr()
         code = left.value.code
         return Done(code if isinstance(code, int) else 0, caught.out, caught.err)

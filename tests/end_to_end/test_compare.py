@@ -7,9 +7,27 @@ import re
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.comparison import ladder, planners, truth_of
 
 GARNET = "garnet:states=8,actions=2 --discount 0.5 --temperature 0.5"
+
+
+PLANNERS = [
+    "smoothcruiser",
+    "certified",
+    "uct",
+    "ments",
+    "rents",
+    "tents",
+    "bts",
+    "dents",
+    "puct",
+    "gumbel",
+]
+
+
+def truth_of(problem):
+    """The exact values that a comparison holds its runs against."""
+    return sc.compare(problem, budgets=[1], methods=["uct"]).truth
 
 
 def garnet():
@@ -20,8 +38,8 @@ def test_json_has_a_row_for_every_planner(run):
     done = run(f"compare {GARNET} --budget 2e4 --repeats 2 --json")
     assert done.code == 0, done.err
     data = done.data
-    assert [s["method"] for s in data["means"]] == list(planners())
-    assert len(data["rows"]) == 2 * len(planners())
+    assert [s["method"] for s in data["means"]] == PLANNERS
+    assert len(data["rows"]) == 2 * len(PLANNERS)
     assert data["exact"] == pytest.approx(sc.solve(garnet()).values[0])
     for row in data["rows"]:
         assert 0 < row["num_calls"] <= 20_000
@@ -74,13 +92,13 @@ def test_regrets_by_hand():
     """
     rewards = [[[1.0], [1.0]]], [[1.0, 0.0]]
     problem = sc.tabular(*rewards, discount=0.0, operator=sc.Entropy(1.0))
-    truth = truth_of(problem, 0)
+    truth = truth_of(problem)
     assert truth.action_regret(1) == pytest.approx(1.0)
     assert truth.policy_regret([0.0, 1.0]) == pytest.approx(1.3132616875182228)
     best = sc.solve(problem).policy[0]
     assert truth.policy_regret(best) == pytest.approx(0.0, abs=1e-12)
     least = sc.tabular(*rewards, discount=0.0, operator=sc.Max(), players=[2])
-    truth = truth_of(least, 0)
+    truth = truth_of(least)
     assert (truth.action_regret(0), truth.action_regret(1)) == (1.0, 0.0)
 
 
@@ -89,7 +107,7 @@ def test_the_bound_of_the_truth_is_kept(run):
     prints no error that is below it.
     """
     bound = sc.solve(garnet()).residual_bound
-    assert truth_of(garnet(), 0).bound == bound > 0.0
+    assert truth_of(garnet()).bound == bound > 0.0
     line = f"compare {GARNET} --budget 500 --methods uct"
     data = run(f"{line} --json").data
     assert data["exact_bound"] == data["rows"][0]["truth_bound"] == bound
@@ -101,9 +119,11 @@ def test_the_bound_of_the_truth_is_kept(run):
     assert re.search(r"uct .* ≤ \de-\d+ ", shown)
 
 
-def test_ladder_and_unknown_models():
-    assert ladder(1000, 1) == (1000,)
-    assert ladder(1000, 4) == (1, 10, 100, 1000)
+def test_ladder_and_unknown_models(run):
+    line = f"compare {GARNET} --budget 1000 --methods uct --json"
+    for points, budgets in ((1, [1000]), (4, [1, 10, 100, 1000])):
+        rows = run(f"{line} --points {points}").data["rows"]
+        assert [row["budget"] for row in rows] == budgets
     facts = {"discount": 0.5, "operator": sc.Max(), "initial_state": 0}
     problem = sc.MDP(lambda s, a, rng: (0.5, s), num_actions=2, **facts)
     (row,) = sc.compare(problem, budgets=[500], methods=["uct"])

@@ -180,27 +180,6 @@ def test_a_bad_answer_of_a_plain_oracle_is_named_with_state_and_action(
     assert re.search(r"state 0, action [01]", message)
 
 
-class Countdown:
-    """An oracle that works for a while: what goes wrong late must be reported
-    as well.
-    """
-
-    def __init__(self, calls: int):
-        self.left = calls
-
-    def __call__(self, state: int, action: int, rng) -> tuple[float, int]:
-        self.left -= 1
-        if self.left < 0:
-            raise RuntimeError("disk full")
-        return 0.5, state + 1
-
-
-def test_an_oracle_that_raises_in_the_middle_is_reported_with_state_and_action():
-    told = r"RuntimeError: disk full at state 0, action [01]"
-    with pytest.raises(sc.OracleError, match=told):
-        planned(mdp(oracle=Countdown(100)), epsilon="2%")
-
-
 @pytest.mark.compiles
 def test_compiled_oracles_report_the_state_and_action_of_a_bad_answer():
     """NaN, out of range, an exception in the middle: one oracle with three

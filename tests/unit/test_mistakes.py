@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 from datetime import UTC, datetime
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import CodeType
 
@@ -23,6 +24,7 @@ import smoothcruiser as sc
 pytestmark = pytest.mark.compiles
 
 TABLE = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text("utf-8"))
+(COMMAND,) = entry_points(group="console_scripts", name="smoothcruiser")
 ROWS = [row for group in TABLE["groups"] for row in group["rows"]]
 GRADES = [row.get("grade", "A") for row in ROWS]
 
@@ -33,19 +35,21 @@ def answer_of(code: str) -> str:
 
 
 def _printed(command: str) -> str:
-    from smoothcruiser.cli import app
-
     out, err, before = io.StringIO(), io.StringIO(), sys.argv
     sys.argv = [
         "smoothcruiser",
         *shlex.split(command.replace("CHAIN", TABLE["chain"])),
     ]
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = app._code()
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as left,
+        ):
+            COMMAND.load()()
     finally:
         sys.argv = before
-    assert code in (0, 2), err.getvalue()
+    assert left.value.code in (None, 0, 2), err.getvalue()
     return " ".join((err.getvalue() or out.getvalue()).split())
 
 

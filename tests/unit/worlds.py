@@ -1,5 +1,7 @@
 """What several test files share: a walk on five places, and tables that nobody verified."""
 
+import copy
+
 import smoothcruiser as sc
 
 COMMON = {
@@ -31,3 +33,15 @@ def unverified_schedule(facts, levels, clip):
     for name, value in (promise | fields).items():
         object.__setattr__(schedule, name, value)
     return schedule
+
+
+def given_streams(count):
+    """Streams as a step is given them, one per call, each with memory of its own."""
+    streams = []
+
+    def step(state, action, rng):
+        streams.append(copy.deepcopy(rng))
+        return walk(state, action, rng)
+
+    sc.plan(mdp(step), method="uct", budget=count)
+    return streams

@@ -1,20 +1,21 @@
-"""Every adapter in the table is complete.
-
-Laws: each one is listed by ``smoothcruiser problems``, documented in
-docs/simulators.md, installed by an extra of pyproject.toml, and says which one where
-its library is missing. Listing them loads none of the libraries.
+"""Parts of adapters that no library is needed for: tables, meanings of actions, names
+of games.
 """
 
+import math
 import re
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 import smoothcruiser as sc
 from fresh_process import run_python
+from smoothcruiser.adapters.gymnax.task_ranges import known_range, meanings
+from smoothcruiser.adapters.pgx.known_games import GAMES, HIDDEN, unknown
 from smoothcruiser.cli.app import app
 from smoothcruiser.problem.adapter_protocol import (
     Adapter,
@@ -96,3 +97,164 @@ def test_listing_loads_no_library():
         f"print([name for name in {[*filter(None, LIBRARIES.values())]} if name in sys.modules])"
     )
     assert run_python(program).stdout.strip() == "[]"
+
+
+# --- names of JAX worlds ------------------------------------------------------
+
+
+HERE = {"discount": 0.9, "operator": "max"}
+JAX_ROOT = "smoothcruiser"
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Neither library, nor JAX."""
+    for name in ("gymnax", "pgx", "jax"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("jax", "worlds", "trees"):
+        monkeypatch.delitem(
+            sys.modules, f"{JAX_ROOT}.problem.batched.{name}", raising=False
+        )
+    for name in ("gymnax.tasks", "pgx.boards"):
+        monkeypatch.delitem(sys.modules, f"{JAX_ROOT}.adapters.{name}", raising=False)
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_hidden_information_is_refused_by_name(name, without):
+    with pytest.raises(sc.InvalidInput, match=f"{name} of Pgx .* it hides") as caught:
+        sc.make(f"pgx:{name}", **HERE)
+    assert all(game in str(unknown("ludo")) for game in GAMES)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_would_be_downloaded_is_refused_by_name(without):
+    with pytest.raises(sc.InvalidInput, match="downloads"):
+        sc.make("gymnax:MNISTBandit-bsuite", **HERE)
+
+
+@pytest.mark.parametrize("adapter", ["gymnax", "pgx"])
+def test_only_what_there_is_can_be_imported_from_an_adapter(adapter, without):
+    module = getattr(__import__(f"smoothcruiser.adapters.{adapter}").adapters, adapter)
+    with pytest.raises(AttributeError, match="no attribute 'problems'"):
+        _ = module.problems
+    with pytest.raises(sc.MissingExtra):
+        _ = module.problem
+
+
+def test_ranges_follow_from_parameters():
+    torque = SimpleNamespace(max_speed=8.0, max_torque=2.0)
+    low, high = known_range("Pendulum-v1", None, torque, [0.0])
+    assert -low == pytest.approx(math.pi**2 + 6.4 + 0.004, rel=2e-5)
+    assert -low >= math.pi**2 + 6.4 + 0.004
+    assert high == 0.0
+    noisy = SimpleNamespace(deterministic=False, unscaled_move_cost=0.01)
+    sure = SimpleNamespace(deterministic=True, unscaled_move_cost=0.01)
+    sea = SimpleNamespace(size=8)
+    assert known_range("DeepSea-bsuite", sea, noisy, []) is None
+    low, high = known_range("DeepSea-bsuite", sea, sure, [])
+    assert low < -0.01 / 8 < 0 < 1 <= high
+    maze = SimpleNamespace(reward=10.0, punishment=-1.0)
+    low, high = known_range("MetaMaze-misc", None, maze, [])
+    assert low < -1 < 10 < high
+    dense = SimpleNamespace(dense_reward=True)
+    assert known_range("PointRobot-misc", None, dense, []) is None
+    assert known_range("GaussianBandit-misc", None, None, []) is None
+    assert known_range("", None, None, []) is None
+    farthest = known_range("MountainCarContinuous-v0", None, None, [-0.5, 2.0])
+    assert farthest[0] == pytest.approx(-0.4, rel=2e-5)
+
+
+def test_actions_have_names():
+    assert meanings("CartPole-v1", None, 2) == ("push left", "push right")
+    assert meanings("CartPole-v1", None, 3) is None
+    game = SimpleNamespace(action_set=[0, 1, 3])
+    assert meanings("Breakout-MinAtar", game, 3) == ("no-op", "left", "right")
+    assert meanings("Pendulum-v1", None, 3) is None
+
+
+# --- meanings of actions ------------------------------------------------------
+
+
+MAX = {"discount": 0.9, "operator": "max"}
+
+
+class TestGymnasium:
+    @pytest.fixture(autouse=True)
+    def library(self):
+        self.gym = pytest.importorskip("gymnasium")
+
+    def test_moves_on_a_grid_go_where_their_names_say(self):
+        lake = sc.make("gym:FrozenLake-v1,is_slippery=false", **MAX)
+        cliff = sc.make("gym:CliffWalking-v1", **MAX)
+        for problem, width, start in ((lake, 4, 9), (cliff, 12, 14)):
+            ahead = {"left": -1, "right": 1, "up": -width, "down": width}
+            assert sorted(problem.actions) == sorted(ahead)
+            for action, label in enumerate(problem.actions):
+                assert problem.outcomes(start, action)[0][2] == start + ahead[label]
+
+    def test_the_taxi_drives_where_its_moves_say(self):
+        taxi = sc.make("gym:Taxi-v4", **MAX)
+        ahead = {"south": (1, 0), "north": (-1, 0), "east": (0, 1), "west": (0, -1)}
+        env = self.gym.make("Taxi-v4").unwrapped
+        state = env.encode(2, 2, 0, 1)  # no wall around the middle
+        for label, (down, right) in ahead.items():
+            after = taxi.outcomes(state, taxi.actions.index(label))[0][2]
+            assert tuple(env.decode(after))[:2] == (2 + down, 2 + right)
+
+    @pytest.mark.parametrize(
+        "text, labels",
+        [
+            ("CartPole-v1", ("push left", "push right")),
+            ("Blackjack-v1", ("stick", "hit")),
+            ("Acrobot-v1", ("torque -1", "torque 0", "torque 1")),
+            ("Pendulum-v1,actions=3", ("[-2]", "[0]", "[2]")),
+            ("MountainCarContinuous-v0,actions=2", ("[-1]", "[1]")),
+        ],
+    )
+    def test_names_of_other_environments(self, text, labels):
+        assert sc.make(f"gym:{text}", **MAX).actions == labels
+
+    def test_meanings_of_the_environment_itself_come_first(self):
+        from smoothcruiser.adapters.gymnasium.tables import meanings
+
+        class Atari(self.gym.Env):
+            action_space = self.gym.spaces.Discrete(3, start=1)
+
+            def __init__(self, words):
+                self.words = words
+
+            def get_action_meanings(self):
+                if self.words is None:
+                    raise RuntimeError
+                return self.words
+
+        actions = [1, 3]
+        assert meanings(Atari(["NOOP", "FIRE", "UP"]), actions) == ("NOOP", "UP")
+        for useless in (["NOOP"], ["UP", "FIRE", "UP"], [1, 2, 3], None):
+            assert meanings(Atari(useless), actions) is None
+
+        class FrozenLakeEnv(self.gym.Env):  # somebody's own, of the same name
+            action_space = self.gym.spaces.Discrete(4)
+
+        assert meanings(FrozenLakeEnv(), [0, 1, 2, 3]) is None
+
+    def test_actions_that_the_environment_has_not_are_refused(self):
+        for wrong in ("Pendulum-v1,actions=[-3,0]", "CartPole-v1,actions=[0,2]"):
+            with pytest.raises(sc.InvalidInput, match=r"must list actions of "):
+                sc.make(f"gym:{wrong}", **MAX)
+
+
+class TestOpenSpiel:
+    @pytest.fixture(autouse=True)
+    def library(self):
+        pytest.importorskip("pyspiel")
+
+    def test_moves_are_called_as_in_the_position(self):
+        board = sc.make("openspiel:tic_tac_toe", **MAX)
+        first, second = board.labels(board.start()), board.labels(board.start([4]))
+        assert first[0] == "x(0,0)"
+        assert second[0] == "o(0,0)"  # the other player's mark
+        assert second[4] == "4"  # taken: a number is all it has
+        assert board.labels(board.start([0, 3, 1, 4, 2])) is None  # over
+        answer = sc.plan(board, [0, 3, 1, 4], method="uct", budget=2000)
+        assert answer.action_label == "x(0,2)"  # wins

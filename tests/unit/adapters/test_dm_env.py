@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from worlds import given_streams
 
 import smoothcruiser as sc
-from smoothcruiser.jit.random.streams import stream
 
 dm_env = pytest.importorskip("dm_env")
 pytest.importorskip("gymnasium")
@@ -88,7 +88,7 @@ def test_ends_and_cut_offs_end(cut):
     env = running(cut=cut)
     env.place = 2
     problem = adapter.problem(env, **OPTIONS)
-    ends = [problem.oracle(problem.initial_state, 1, stream(k)) for k in range(50)]
+    ends = [problem.oracle(problem.initial_state, 1, rng) for rng in given_streams(50)]
     assert {(reward, over) for reward, _, over in ends} == {(1.0, True), (0.0, False)}
 
 

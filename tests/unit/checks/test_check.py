@@ -6,7 +6,6 @@ import random
 import re
 import time
 
-import numba
 import numpy as np
 import pytest
 from worlds import COMMON, mdp
@@ -235,24 +234,3 @@ def test_a_price_that_is_too_high_comes_with_a_way_out():
 
     assert "certified search needs far fewer" in sentence(number, 0)
     assert "key= for certified" in sentence(unhashable, {"at": 0})
-
-
-@pytest.mark.compiles
-def test_a_step_is_compiled_before_its_calls_are_timed(monkeypatch):
-    """On a busy machine that takes longer than a call may."""
-    from smoothcruiser.run_control import call_seconds
-
-    @numba.njit
-    def step(state, action, rng):
-        return rng.random(), (state + action + 1) % 3
-
-    watched, compiled = call_seconds.limit_call_seconds, []
-
-    def noting(*arguments):
-        compiled.append(len(step.signatures))
-        return watched(*arguments)
-
-    monkeypatch.setattr(call_seconds, "limit_call_seconds", noting)
-    assert sc.check(mdp(step)).ok
-    assert compiled[0] == 1
-    assert len(step.signatures) == 1  # and the calls use that one

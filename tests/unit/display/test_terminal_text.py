@@ -1,4 +1,4 @@
-"""Text that is not ours cannot command a terminal or a browser."""
+"""Text that is not ours cannot command a terminal or a browser; plans and prices in words."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from smoothcruiser.display.answer_pages import answer_blocks
 from smoothcruiser.display.document import Page
 from smoothcruiser.display.listing_pages import request_page, runs_page
 from smoothcruiser.display.page import answer_page, html_document
+from smoothcruiser.display.plans import foreseen_page, request_rows
+from smoothcruiser.display.price_text import rivals, time_sentence
 from smoothcruiser.display.terminal import (
     SafeConsole,
     console,
@@ -27,9 +29,10 @@ from smoothcruiser.display.terminal import (
     print_blocks,
     print_page,
     show,
+    text_of,
 )
 from smoothcruiser.errors import printable
-from smoothcruiser.schedule.number_text import bounds
+from smoothcruiser.schedule.number_text import bounds, duration, rate
 
 # colours, a link, a window title, overwriting, right-to-left, hidden, a broken byte
 HOSTILE = "\x1b[31mred\x1b]8;;x\x07a\rb\bc\u202ed\u200be\u2028f\udcff\x9b0m"
@@ -122,3 +125,83 @@ def test_the_last_bits_of_an_end_are_not_rounded_to_a_hundredth():
     )
     assert bounds(-1.001, 1.001, 2) == "[-1.01, 1.01]"
     assert bounds(-math.inf, 0.5, 1) == "[-inf, 0.5]"
+
+
+# --- what plan shows before it runs -------------------------------------------
+
+
+def ring(state: int, action: int, rng) -> tuple[float, int]:
+    return 0.5 * rng.integers(2), (state + action) % 3
+
+
+def shown(**asked) -> dict[str, str]:
+    problem = sc.MDP(
+        ring, num_actions=2, discount=0.9, operator=sc.Max(), initial_state=0
+    )
+    ready = sc.prepare(problem, method="certified", **asked)
+    return {name: str(text) for name, text in request_rows(ready)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "promise"),
+    [
+        (
+            {"epsilon": "5%"},
+            "within ±0.5 (5% of the value span 10) with probability 0.9",
+        ),
+        ({"epsilon": 1, "target": "value"}, "the value within ±1 (10% of"),
+        ({"epsilon": 1, "budget": 5000}, "0.9, if possible within 5,000 calls"),
+        ({"epsilon": "2% of value"}, "within 2% of the value with probability 0.9"),
+        (
+            {"budget": 50, "seconds": 2},
+            "as narrow as possible within 50 calls and 2 s",
+        ),
+    ],
+)
+def test_a_promise_is_told_with_its_limits(asked, promise):
+    assert promise in shown(delta=0.1, **asked)["promise"]
+
+
+def test_a_choice_is_told_once():
+    problem = sc.MDP(
+        lambda s, a, rng: (rng.random(), rng.random()),
+        num_actions=2, discount=0.97, operator=sc.Max(), initial_state=0.5,
+    )  # fmt: skip
+    ready = sc.prepare(problem, epsilon="5%", delta=0.1)
+    text = " ".join(text_of(foreseen_page(problem, ready), 80).split())
+    assert text.count("auto chose") == 1
+
+
+# --- prices in words ----------------------------------------------------------
+
+
+def test_times_are_said_as_a_person_would():
+    cases = {
+        0.01: "under 0.1 s",
+        0.3: "0.3 s",
+        61: "61 s",
+        600: "10 min",
+        10_000: "2.8 h",
+        1e6: "12 days",
+        1e10: "317 years",
+    }
+    assert {seconds: duration(seconds) for seconds in cases} == cases
+    assert duration(1e60) == "3.2e52 years"
+    assert rate(5e7) == "50 M calls/s"
+    told = time_sentence(10**8, 5e7, measured=False)
+    assert "about 2.0 s on one core at 50 M calls/s" in told
+    assert "years" in time_sentence(10**400, 5e7, measured=True)
+    assert "unknown" in time_sentence(10, None, measured=False)
+
+
+def test_rivals_say_why_they_have_no_price():
+    """The paper's analysis needs a discount below 1: with a horizon and
+    discount 1 it has no price, and the note says so.
+    """
+    facts = {"discount": 1.0, "operator": sc.Entropy(1.0), "horizon": 2}
+    step = lambda s, a, r: (0.0, s)  # noqa: E731
+    problem = sc.MDP(step, num_actions=2, initial_state=0, **facts)
+    price = rivals(sc.explain(problem, epsilon="20%", delta=0.1))[-1]
+    assert price.num_calls is None
+    assert price.log10 is None
+    assert "discount" in price.note

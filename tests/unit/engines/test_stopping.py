@@ -1,21 +1,40 @@
-"""When an action may stop and how wide its answer is: hand-made samples against the
-promise of the root.
+"""From samples to an answer: shards, sums of scores, when an action may stop, and how
+wide its answer is.
 """
 
 import math
+import random
+from array import array
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import smoothcruiser as sc
-from smoothcruiser.engines.root_scores import BINS, LOGGED, WHOLE, add_scores, psi
+from smoothcruiser import Kind, Level, Root, Schedule
+from smoothcruiser.engines.root_answer import usual_error
+from smoothcruiser.engines.root_scores import (
+    BINNED,
+    BINS,
+    LOGGED,
+    WHOLE,
+    Score,
+    add_scores,
+    add_sums,
+    bin_of,
+)
 from smoothcruiser.engines.run import Outcome, RootSums
+from smoothcruiser.engines.shards import CALLS_PER_SHARD, MOST_SHARDS, cut_shards
 from smoothcruiser.engines.stopping_rule import StoppingRule, stopping_rule
+from smoothcruiser.estimate import best_action
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.schedule.verify.sharp import SecondMoment
 from smoothcruiser.theory.bets import bet_interval, offsets
+from smoothcruiser.theory.stopping import psi
 
 FACTS = Facts(2, 2, 0.3, sc.Entropy(1.0), (0.0, 1.0))
 SCHEDULE = compile_schedule(FACTS, epsilon=0.05, delta=0.1)
@@ -202,3 +221,173 @@ def test_an_epsilon_below_rounding_is_refused():
     with pytest.raises(sc.InvalidInput, match="rounding alone"):
         stopping_rule(schedule)
     assert math.isfinite(stopping_rule(SCHEDULE).rounding)
+
+
+# --- sums of scores -----------------------------------------------------------
+
+
+HALF = 1.3
+SCORE = Score(BINNED, HALF, BINS / (2.0 * HALF))
+
+
+def test_a_sample_is_spread_over_its_two_neighbours():
+    """Law: the weights add up to one sample, and their mean is the sample, rounded
+    down by less than 1/WHOLE of a bin; what lies outside is taken to the end.
+    """
+    width = 2.0 * HALF / BINS
+    for x in [random.Random(1).uniform(-HALF, HALF) for _ in range(500)]:
+        k, above = bin_of(x, HALF, SCORE.scale)
+        assert 0 <= k < BINS
+        assert 0 <= above <= WHOLE
+        mean = (k + above / WHOLE) * width - HALF
+        assert -1e-12 < x - mean < width / WHOLE + 1e-12
+    assert bin_of(-HALF - 1.0, HALF, SCORE.scale) == (0, 0)
+    assert bin_of(HALF + 1.0, HALF, SCORE.scale) == (BINS - 1, WHOLE)
+    assert bin_of(0.0, HALF, SCORE.scale) == (BINS // 2, 0)
+
+
+@pytest.mark.parametrize("score", [SCORE, Score(LOGGED, 0.0, 0.7), Score()])
+def test_sums_in_pieces_are_those_at_once(score):
+    """Law: a shard that is resumed has the bits of one that is run at once, and whole
+    numbers add up in any order.
+    """
+    numbers = random.Random(2)
+    x = array("d", [numbers.uniform(-1.4, 1.4) for _ in range(300)])
+    whole = add_scores(score, x)
+    assert add_scores(score, x[120:], add_scores(score, x[:120])) == whole
+    assert len(whole) == len(score.none)
+    if score.kind == BINNED:
+        assert add_sums(add_scores(score, x[7:]), add_scores(score, x[:7])) == whole
+        assert sum(whole) == 300 * WHOLE
+    assert add_sums((), whole) == add_sums(whole, ()) == whole
+
+
+def test_psi():
+    """Law: e^psi(x) = 1 + x + x^2/2 for x >= 0, and psi is odd; at any size of x."""
+    for x in (0.0, 1e-300, 1e-9, 0.3, 40.0, 1e9):
+        assert psi(x) == pytest.approx(math.log1p(x + x * x / 2.0))
+        assert psi(-x) == -psi(x)
+
+
+# --- shards, a cut of the root's samples that the schedule alone decides ------
+
+
+def schedule(samples, *, leaf=1, looks=(), target="q_values", K=2):
+    facts = Facts(K, K, 0.5, sc.Entropy(1.0), (0.0, 1.0))
+    levels = (Level(Kind.CONSTANT), Level(Kind.PLUGIN, samples=leaf, query=0))
+    return Schedule(
+        "hand",
+        facts,
+        levels,
+        Root(target, samples, 1, "none", looks=looks),
+        math.inf,
+        1.0,
+    )
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    samples=st.integers(1, 10**12),
+    leaf=st.integers(1, 10**9),
+    fractions=st.lists(st.floats(0.001, 0.999), max_size=5),
+    shards=st.none() | st.integers(1, 10**5),
+    target=st.sampled_from(["q_values", "value"]),
+    K=st.integers(1, 20),
+)
+def test_every_draw_is_in_one_shard(samples, leaf, fractions, shards, target, K):
+    """Contiguous, in order, none across a look, at most 4,096 over all actions
+    (plus one for each look).
+    """
+    looks = tuple(
+        sorted({n for n in (int(f * samples) for f in fractions) if 0 < n < samples})
+    )
+    segments = cut_shards(
+        schedule(samples, leaf=leaf, looks=looks, target=target, K=K), shards=shards
+    )
+    assert len(segments) == len(looks) + 1
+    first = 0
+    for segment, end in zip(segments, (*looks, samples), strict=True):
+        for shard in segment:
+            assert shard.first == first
+            assert shard.count >= 1
+            first += shard.count
+        assert first == end
+    every = [shard for segment in segments for shard in segment]
+    assert [shard.index for shard in every] == list(range(len(every)))
+    actions = K if target == "q_values" else 1
+    assert actions * len(every) <= MOST_SHARDS + actions * (len(looks) + 1)
+
+
+def test_a_shard_is_worth_about_a_million_calls():
+    """10,000 draws of 1 + 2*500 calls are 10,010,000 calls: eleven shards of at
+    most 910 draws.
+    """
+    (segment,) = cut_shards(schedule(10_000, leaf=500))
+    assert len(segment) == 11
+    assert max(shard.count for shard in segment) * 1001 <= CALLS_PER_SHARD
+
+
+def test_an_override_cuts_finer_but_never_below_one_draw():
+    (segment,) = cut_shards(schedule(10), shards=4)
+    assert [shard.count for shard in segment] == [3, 3, 3, 1]
+    (segment,) = cut_shards(schedule(3), shards=8)
+    assert [shard.count for shard in segment] == [1, 1, 1]
+
+
+def test_a_number_of_shards_below_one_is_refused():
+    with pytest.raises(sc.InvalidInput, match="at least 1, got 0"):
+        cut_shards(schedule(10), shards=0)
+
+
+# --- the usual standard error -------------------------------------------------
+
+
+# distances 1, -1, 1, -1: variance 4/3; and 2, 2: variance 0
+SPREAD = RootSums(draws=4, total=0.0, square=4.0)
+EQUAL = RootSums(draws=2, total=4.0, square=8.0)
+
+
+def rule_of(bias):
+    return SimpleNamespace(promise=SimpleNamespace(bias=bias))
+
+
+def test_shares_of_the_policy_weigh_the_errors_of_the_actions():
+    tallies = {0: SPREAD, 2: EQUAL}
+    by_hand = 0.25 * (4.0 / 3.0 / 4.0) ** 0.5
+    error = usual_error(rule_of(0.0), tallies, (0.25, 0.0, 0.75))
+    assert error == pytest.approx(by_hand)
+    error = usual_error(rule_of(0.0), {0: SPREAD}, ())
+    assert error == pytest.approx((1.0 / 3.0) ** 0.5)
+
+
+def test_there_is_none_where_it_would_mislead():
+    policy, one = (1.0,), RootSums(draws=1, total=1.0, square=1.0)
+    assert usual_error(rule_of(0.0), {0: one}, policy) is None
+    assert usual_error(rule_of(1.0), {0: SPREAD}, policy) is None
+    assert usual_error(SimpleNamespace(promise=None), {0: SPREAD}, policy) is None
+
+
+# --- the recommended action -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "q_values", "player", "action"),
+    [
+        # the most likely action, whatever the values say
+        ((0.2, 0.5, 0.3), (9.0, 0.0, 1.0), 1, 1),
+        # equal shares: the larger value for player 1, the smaller for player 2
+        ((0.4, 0.4, 0.2), (1.0, 2.0, 3.0), 1, 1),
+        ((0.4, 0.4, 0.2), (1.0, 2.0, 0.0), 2, 0),
+        # equal shares and values: the first
+        ((0.25, 0.25, 0.25, 0.25), (1.0, 2.0, 2.0, 0.0), 1, 1),
+        ((0.25, 0.25, 0.25, 0.25), (1.0, 0.0, 2.0, 0.0), 2, 1),
+        ((0.5, 0.5), (1.0, 1.0), 1, 0),
+        # illegal actions are never recommended
+        ((0.0, 0.0, 1.0), (math.nan, 1.0, 0.0), 1, 2),
+        ((0.0, 0.0, 0.0), (math.nan, 1.0, 2.0), 2, 1),
+    ],
+)
+def test_ties_are_broken_by_value_for_the_mover_and_then_by_index(
+    policy, q_values, player, action
+):
+    assert best_action(policy, q_values, player) == action

@@ -1,9 +1,8 @@
-"""The laws of ``rng``: each against SciPy, the same bits in both forms, errors
-for every domain.
+"""The laws of rng: each against SciPy, the same bits in both forms, errors for every domain.
 
-Seeds are fixed, so these tests pass or fail for good. Each p-value must be
-above 1e-4: a correct sampler would have failed any one of them with that
-probability when its seed was chosen.
+Seeds are fixed, so these tests pass or fail for good. Each p-value must be above 1e-4:
+a correct sampler would have failed any one of them with that probability when its seed
+was chosen.
 """
 
 import itertools
@@ -20,6 +19,7 @@ import smoothcruiser as sc
 from smoothcruiser.jit.random.streams import METHODS, Stream, stream
 
 pytestmark = pytest.mark.compiles
+
 
 FALSE_ALARM = 1e-4
 SHAPES = (0.05, 0.5, 0.999, 1.0, 1.5, 10.0, 1e4, 1e9)
@@ -214,87 +214,43 @@ class Point(NamedTuple):
     y: float
 
 
-@njit
-def every_form(rng, out, probabilities, matrix):
+# calls of rng: numbers, then arrays; p and m are its second and third argument
+NUMBERS = """random(); uniform(); uniform(2, 3); uniform(np.float32(0.1), np.float32(0.3))
+uniform(high=4.0); uniform(low=-1); normal(); normal(3); normal(1.0, 2.0); normal(scale=2)
+normal(loc=1.0, scale=2.0); exponential(); exponential(2); gamma(0.3); gamma(2, 3); gamma(0)
+exponential(scale=0.5); gamma(shape=7.5, scale=0.1); beta(0.2, 3); beta(a=2.0, b=0.5)
+integers(5); integers(-3, 4); integers(low=2, high=9); integers(2**40); integers(7, None)
+integers(-(2**62), 2**62); poisson(0); poisson(3.5); poisson(lam=400.0); binomial(10, 0.3)
+binomial(n=1000, p=0.8); binomial(7, 1); geometric(0.1); geometric(p=1); choice(6)
+choice([1, 2, 3]); choice((4, 5, 6)); choice(np.array([7, 8, 9])); choice(4, p)
+choice(a=(1, 2), p=(0.3, 0.7)); choice([3, 4, 5, 6], p=p); categorical((1, 2, 3))
+categorical([0.0, 2.5]); categorical(weights=p); choice(np.array([[5], [6]]))[0]
+categorical(np.array([False, True, True])); choice(Point(5, 6)); categorical(Point(0.0, 1.0))"""
+ROWS = """permutation(5); permutation(np.arange(4)); permutation((1, 2, 3))
+permutation([4, 5, 6]); permutation(x=m).ravel()"""
+
+
+def calls_of(text):
+    return [call for line in text.splitlines() for call in line.split("; ")]
+
+
+@pytest.fixture(scope="module")
+def every_form():
     """One number of every method in every form of its arguments."""
-    n = 0
-    for x in (
-        rng.random(),
-        rng.uniform(),
-        rng.uniform(2, 3),
-        rng.uniform(np.float32(0.1), np.float32(0.3)),
-        rng.uniform(high=4.0),
-        rng.uniform(low=-1),
-        rng.normal(),
-        rng.normal(3),
-        rng.normal(1.0, 2.0),
-        rng.normal(scale=2),
-        rng.normal(loc=1.0, scale=2.0),
-        rng.exponential(),
-        rng.exponential(2),
-        rng.gamma(0.3),
-        rng.exponential(scale=0.5),
-        rng.gamma(2, 3),
-        rng.gamma(shape=7.5, scale=0.1),
-        rng.gamma(0),
-        rng.beta(0.2, 3),
-        rng.beta(a=2.0, b=0.5),
-    ):
-        out[n] = x
-        n += 1
-    for k in (
-        rng.integers(5),
-        rng.integers(-3, 4),
-        rng.integers(low=2, high=9),
-        rng.integers(2**40),
-        rng.integers(7, None),
-        rng.integers(-(2**62), 2**62),
-        rng.poisson(0),
-        rng.poisson(3.5),
-        rng.poisson(lam=400.0),
-        rng.binomial(10, 0.3),
-        rng.binomial(n=1000, p=0.8),
-        rng.binomial(7, 1),
-        rng.geometric(0.1),
-        rng.geometric(p=1),
-        rng.choice(6),
-        rng.choice([1, 2, 3]),
-        rng.choice((4, 5, 6)),
-        rng.choice(np.array([7, 8, 9])),
-        rng.choice(4, probabilities),
-        rng.choice(a=(1, 2), p=(0.3, 0.7)),
-        rng.choice([3, 4, 5, 6], p=probabilities),
-        rng.categorical((1, 2, 3)),
-        rng.categorical([0.0, 2.5]),
-        rng.categorical(weights=probabilities),
-        rng.choice(np.array([[5], [6]]))[0],
-        rng.categorical(np.array([False, True, True])),
-        rng.choice(Point(5, 6)),
-        rng.categorical(Point(0.0, 1.0)),
-    ):
-        out[n] = k
-        n += 1
-    line, listed, table = np.arange(6), [3, 1, 2, 0], matrix.copy()
-    rng.shuffle(line)
-    rng.shuffle(listed)
-    rng.shuffle(x=table)
-    for row in (
-        line,
-        np.array(listed),
-        table.ravel(),
-        rng.permutation(5),
-        rng.permutation(np.arange(4)),
-        rng.permutation((1, 2, 3)),
-        rng.permutation([4, 5, 6]),
-        rng.permutation(x=matrix).ravel(),
-    ):
-        for i in range(len(row)):
-            out[n] = row[i]
-            n += 1
-    return n
+    lines = ["def every_form(rng, out, p, m):"]
+    lines += [f"    out[{n}] = rng.{call}" for n, call in enumerate(calls_of(NUMBERS))]
+    lines += [f"    n = {len(calls_of(NUMBERS))}"]
+    lines += ["    line, listed, table = np.arange(6), [3, 1, 2, 0], m.copy()"]
+    lines += ["    rng.shuffle(line); rng.shuffle(listed); rng.shuffle(x=table)"]
+    rows = ["line", "np.array(listed)", "table.ravel()"]
+    for row in (*rows, *(f"rng.{call}" for call in calls_of(ROWS))):
+        lines += [f"    for x in {row}:", "        out[n] = x", "        n += 1"]
+    scope = {"np": np, "Point": Point}
+    exec("\n".join([*lines, "    return n"]), scope)
+    return njit(scope["every_form"])
 
 
-def test_the_same_bits_from_python_and_compiled_code():
+def test_the_same_bits_from_python_and_compiled_code(every_form):
     inside, outside = stream(3, 1), stream(3, 1)
     probabilities, matrix = np.array([0.1, 0.2, 0.3, 0.4]), np.arange(6).reshape(3, 2)
     for _ in range(50):
@@ -364,3 +320,153 @@ def test_the_list_of_methods_is_complete():
     public = {name for name in vars(Stream) if not name.startswith("_")}
     listed = {part.split("(")[0] for part in METHODS.replace("), ", ")|").split("|")}
     assert listed == public - {"numpy", "address", "words", "generator", "share"}
+
+
+# --- outside their domains, one sentence with a remedy in both forms ----------
+
+
+# by sentence: arguments that it refuses
+WRONG = {
+    "rng.integers(n) needs n from 1 to 2**63": (
+        *("0", "-5", "-(2**63)", "np.uint64(2**63 + 1)"),
+    ),
+    "rng.integers(low, high) needs -2**63 <= low < high": (
+        *("3, 3", "4, -4", "1, np.uint64(2**63 + 1)"),
+    ),
+    "rng.uniform(low, high) needs finite numbers with low <= high": (
+        *("2.0, 1.0", "0.0, math.inf", "math.nan, 1.0"),
+    ),
+    "rng.normal(loc, scale) needs a finite loc and a finite scale": (
+        *("0.0, -1.0", "math.nan", "scale=math.nan"),
+    ),
+    "rng.exponential(scale) needs a finite scale >= 0": ("-1", "math.inf"),
+    "rng.gamma(shape, scale) needs finite shape >= 0": ("-0.5", "1.0, math.nan"),
+    "rng.beta(a, b) needs a and b > 0": ("0.0, 1.0", "1.0, math.nan"),
+    "rng.poisson(lam) needs a mean lam >= 0 (at most 1e15)": (
+        *("-1e-9", "math.nan", "1e18"),
+    ),
+    "rng.binomial(n, p) needs n >= 0": ("-1, 0.5", "3, 1.1", "3, math.nan"),
+    "rng.geometric(p) needs a probability 0 < p <= 1": ("0.0", "1.5"),
+    "rng.categorical(weights) needs weights >= 0": ("[1.0, -0.5]", "[1.0, math.nan]"),
+    "rng.categorical(weights) needs weights with a finite sum > 0": (
+        *("[0.0, 0.0]", "[1.0, math.inf]", "np.zeros(0)"),
+    ),
+    "rng.choice(a, p) needs at least one element": (
+        *("0", "np.zeros(0)", "np.zeros(0), np.zeros(0)"),
+    ),
+    "rng.choice(a, p) needs probabilities p that sum to 1 (rng.categorical(weights)": (
+        *("[1, 2], [0.5, 0.4]", "[1, 2], [0.0, 0.0]"),
+    ),
+    "rng.choice(a, p) needs probabilities p >= 0": (
+        *("[1, 2], [1.5, -0.5]", "[1, 2], [1.0, math.nan]"),
+    ),
+    "rng.choice(a, p) needs one probability in p for every element": (
+        "3, [0.5, 0.5]",
+    ),
+    "rng.permutation(n) needs n >= 0": ("-1",),
+}
+CASES = [
+    (f"{sentence.partition('(')[0]}({arguments})", sentence)
+    for sentence, refused in WRONG.items()
+    for arguments in refused
+]
+
+
+@pytest.fixture(scope="module")
+def fail():
+    """``fail(rng, case)`` makes the call number ``case``."""
+    lines = [
+        f"    if case == {i}:\n        {call}\n" for i, (call, _) in enumerate(CASES)
+    ]
+    scope = {"np": np, "math": math}
+    exec("def fail(rng, case):\n" + "".join(lines), scope)
+    return njit(scope["fail"])
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=[call for call, _ in CASES])
+def test_arguments_outside_the_domain_are_errors_in_both_forms(fail, case):
+    rng = stream(0)
+    before = rng.words.tolist()
+    for function in (fail, fail.py_func):
+        with pytest.raises(ValueError) as caught:
+            function(rng, case)
+        assert str(caught.value).startswith(CASES[case][1])
+        assert ("got" in str(caught.value)) == (function is fail.py_func)
+    assert rng.words.tolist() == before
+
+
+@pytest.mark.parametrize(
+    "method, arguments, said",
+    [
+        ("integers", (2.5,), "integers(low, high) takes whole numbers, got 2.5"),
+        ("binomial", (2.5, 0.5), "binomial(n, p) takes a whole number as n, got"),
+        ("choice", ("abc",), "choice(a, p) takes a whole number or a list"),
+        ("choice", ({1, 2},), "choice(a, p) takes a whole number or a list"),
+        ("permutation", (2.5,), "permutation(x) takes a whole number or a list"),
+        ("shuffle", ((1, 2),), "shuffle(x) takes an array or a list, got tuple"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_errors(method, arguments, said):
+    with pytest.raises(TypeError) as caught:
+        getattr(stream(0), method)(*arguments)
+    assert str(caught.value).startswith(f"rng.{said}")
+    with pytest.raises(ValueError, match="needs n >= 0"):
+        stream(0).binomial(10**30, 0.5)  # beyond what compiled code can hold
+
+
+def cauchy(state, action, rng):
+    return rng.standard_cauchy(), state
+
+
+def generator_inside(state, action, rng):
+    return rng.numpy().random(), state
+
+
+def sized(state, action, rng):
+    return rng.random(5)[0], state
+
+
+def mixed(state, action, rng):
+    return rng.choice((0, 0.5)), state
+
+
+def negative(state, action, rng):
+    return 0.5 + 0.0 * rng.poisson(-1.0), state
+
+
+@pytest.mark.parametrize("method", ["smoothcruiser", "certified"])
+def test_a_missing_method_is_answered_with_those_there_are(method):
+    said = f"rng has no method 'standard_cauchy'; it has {METHODS}"
+    for step, error in ((cauchy, sc.OracleError), (njit(cauchy), sc.InvalidInput)):
+        with pytest.raises(error) as caught:
+            sc.plan(problem(step), epsilon=0.1, delta=0.1, method=method)
+        assert said in str(caught.value)
+        assert "drop numba.njit" not in str(caught.value)
+
+
+SIZED = f"rng.random does not take the arguments (Literal[int](5)); rng has {METHODS}"
+
+
+@pytest.mark.parametrize(
+    "step, said, drop",
+    [
+        (generator_inside, "rng.numpy() works in plain Python only", True),
+        (mixed, "rng.choice(a, p) takes tuples whose elements have one type", True),
+        (sized, SIZED, False),
+    ],
+)
+def test_what_compiled_code_cannot_do_is_said_with_a_remedy_that_helps(
+    step, said, drop
+):
+    with pytest.raises(sc.InvalidInput) as caught:
+        sc.plan(problem(njit(step)), epsilon=0.1, delta=0.1)
+    assert said in str(caught.value)
+    assert ("drop numba.njit" in str(caught.value)) == drop
+
+
+@pytest.mark.parametrize("step", [negative, njit(negative)], ids=["plain", "compiled"])
+def test_a_wrong_argument_arrives_as_one_sentence_with_its_place(step):
+    with pytest.raises(sc.OracleError, match="at state 0, action 0") as caught:
+        sc.plan(problem(step), epsilon=0.1, delta=0.1, method="smoothcruiser")
+    said = "ValueError: rng.poisson(lam) needs a mean lam >= 0 (at most 1e15)"
+    assert said in str(caught.value)

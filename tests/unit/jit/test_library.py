@@ -1,20 +1,36 @@
-"""The shared library: the bits of Numba's form, and refused wherever it does not fit."""
+"""Forms of a kernel: interpreted, compiled, from a wheel's library; and functions by address."""
 
+from __future__ import annotations
+
+import ctypes
 import json
+import math
 import shutil
+import struct
 import subprocess
+import sys
+from pathlib import Path
 
 import build_library
 import numba
 import numpy as np
 import pytest
+from llvmlite import binding
+from numba import njit
 
 import smoothcruiser as sc
 from smoothcruiser.engines.compiled import kernel
-from smoothcruiser.jit import build, library
+from smoothcruiser.exact import model
+from smoothcruiser.jit import build as jit
+from smoothcruiser.jit import by_address as libm
+from smoothcruiser.jit import library
+from smoothcruiser.jit.build import compile_function, is_compiled, source_fingerprint
 from smoothcruiser.jit.random.streams import stream
+from smoothcruiser.operators import dispatch as operators
 
-pytestmark = pytest.mark.compiles  # most start a C compiler
+pytestmark = pytest.mark.compiles
+
+
 needs_compiler = pytest.mark.skipif(
     shutil.which("cc") is None, reason="there is no cc"
 )
@@ -97,16 +113,6 @@ def test_a_schedule_over_a_table_has_the_bits_of_numbas_form(tmp_path, monkeypat
     num_calls = machine.num_calls
     assert plan() == expected
     assert machine.num_calls > num_calls
-
-
-def test_edited_sources_find_nothing(monkeypatch):
-    name = build.name_on_disk(kernel.run_shard, None)
-    monkeypatch.setattr(build, "_digest", lambda path: b"edited")
-    build.source_fingerprint.cache_clear()
-    try:
-        assert build.name_on_disk(kernel.run_shard, None) != name
-    finally:
-        build.source_fingerprint.cache_clear()
 
 
 @needs_compiler
@@ -231,3 +237,139 @@ def test_a_library_that_does_not_fit_is_not_loaded(tmp_path, monkeypatch, fault)
 def test_a_file_of_another_platform_is_not_loaded(tmp_path, monkeypatch):
     (tmp_path / "other").write_bytes(b"MZ\x90\x00" + bytes(1000))
     assert use(name_file(tmp_path / "other"), monkeypatch) == {}
+
+
+# --- compiled functions -------------------------------------------------------
+
+
+def test_the_same_function_is_built_once():
+    first = compile_function(operators.entropy_value)
+    assert compile_function(operators.entropy_value) is first
+    assert compile_function(first) is first
+    assert is_compiled(first)
+    assert not any(map(is_compiled, (math.sqrt, operators.entropy_value, None)))
+
+
+@njit
+def seven(data, state, action, rng):
+    return 7.0, False
+
+
+@njit
+def eight(data, state, action, rng):
+    return 8.0, False
+
+
+def test_a_replacement_reaches_inner_calls_and_is_not_confused_with_another():
+    """``leaf_total`` calls LEAF: each replacement gets its own machine, and
+    neither is cached on disk.
+    """
+    from smoothcruiser.jit.random.streams import stream
+
+    flag = np.zeros(1, np.int64)
+    for step, reward in ((seven, 7.0), (eight, 8.0), (seven, 7.0)):
+        leaf = compile_function(kernel.leaf_total, LEAF=step)
+        total, status = leaf((), 0, 0, 3, 0.5, 0.0, 10.0, stream(0), flag.ctypes.data)
+        assert (total, status) == (3 * (reward + 0.5), kernel.DONE)
+        assert leaf.stats.cache_path is None
+    assert compile_function(kernel.leaf_total, LEAF=seven) is leaf
+
+
+def test_a_fingerprint_follows_the_sources_of_a_function(monkeypatch):
+    """An edit of a file that a function is made of changes its name in the
+    cache; of another file, it does not.
+    """
+
+    def prints():
+        functions = operators.entropy_value, kernel.run_shard
+        return [source_fingerprint.__wrapped__(function) for function in functions]
+
+    before = prints()
+    assert before[0] != before[1]
+    original = jit._digest
+
+    def edited(path):
+        return b"edited" if path.name == "kernel.py" else original(path)
+
+    monkeypatch.setattr(jit, "_digest", edited)
+    after = prints()
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+
+
+def test_every_compiled_module_the_kernel_reaches_is_in_its_fingerprint():
+    """What the kernel reaches only through intrinsics or methods has to be
+    named in ``jit._SHARED``.
+    """
+    root = Path(jit.__file__).parent.parent
+    reached = (f.__code__.co_filename for f in jit._reachable(kernel.run_shard))
+    covered = {Path(name).resolve() for name in reached}
+    covered |= {root / name for name in jit._SHARED}
+    random = ("stream_type", "distributions", "collection_samplers")
+    names = {f"jit/random/{name}.py" for name in random} | {"jit/memory.py"}
+    names |= {"engines/compiled/kernel.py", "operators/dispatch.py"}
+    assert {root / name for name in names | {"operators/entropy.py"}} <= covered
+
+
+# --- the choice of a form -----------------------------------------------------
+
+
+@numba.njit
+def middle_value(q):
+    return q.mean()
+
+
+@numba.njit
+def middle_weights(q):
+    return np.full(len(q), 1.0 / len(q))
+
+
+def test_a_users_operator_never_stands_in_for_ours(monkeypatch):
+    """Exact values of our entropy are the same after a solution by an operator of the
+    user's, whose compiled functions take places in the same kernels.
+    """
+    ours = sc.make("garnet:states=6,actions=3", discount=0.5, temperature=0.4)
+    mean = sc.CustomOperator(middle_value, middle_weights, 0.0, sums_to_one=True)
+    own = sc.make("garnet:states=6,actions=3", discount=0.5, operator=mean)
+    with model.EXACT.use_form(compiled=False):
+        expected = sc.solve(ours).values
+    monkeypatch.setattr(library, "_machines", {})
+    model._built_in_kernels.cache_clear()
+    with model.EXACT.use_form(compiled=True):
+        assert np.all(sc.solve(own).values < expected)
+        np.testing.assert_array_equal(sc.solve(ours).values, expected)
+
+
+# --- functions of the C library by address ------------------------------------
+
+
+NUMBERS = [0.0, -0.0, 1e-320, 0.3, 1.0, 2.5, 709.7, 710.0, 1e308, math.inf]
+
+
+def bits(x: float) -> bytes:
+    return b"nan" if math.isnan(x) else struct.pack("d", x)
+
+
+def test_bits_are_those_of_the_math_module() -> None:
+    libm.bind()
+
+    @njit
+    def both(x):
+        return math.exp(x), math.log(x)
+
+    points = [*NUMBERS, *np.random.default_rng(0).uniform(1e-3, 50.0, 2000)]
+    for x in [*points, *(-x for x in points), math.nan]:
+        e, log = both(x)
+        assert bits(e) == bits(math.exp(x) if not x >= 710.0 else math.inf)
+        if x > 0.0:
+            assert bits(log) == bits(math.log(x))
+        else:
+            assert log == -math.inf if x == 0.0 else math.isnan(log)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc alone has two")
+@pytest.mark.parametrize("name", libm.NAMES)
+def test_llvm_has_the_address_of_the_library(name: str) -> None:
+    libm.bind()
+    place = ctypes.cast(getattr(ctypes.CDLL("libm.so.6"), name), ctypes.c_void_p)
+    assert binding.address_of_symbol(name) == place.value

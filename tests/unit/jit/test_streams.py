@@ -1,28 +1,36 @@
-"""Random streams: published bits, the same bits from Python and compiled code,
-and the distributions that the promises rest on.
+"""Random streams: published bits, the same bits from Python and compiled code, keys, and
+the distributions that the promises rest on.
 
-Distribution tests have fixed seeds: they pass or fail for good. Each p-value
-must be above 1e-4, so a correct stream would have failed any one of them with
-that probability when its seed was chosen.
+Distribution tests have fixed seeds: they pass or fail for good. Each p-value must be
+above 1e-4, so a correct stream would have failed any one of them with that probability
+when its seed was chosen.
 """
+
+from __future__ import annotations
 
 import copy
 import math
 import pickle
+import re
 import subprocess
 import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numba import njit
 from scipy import stats
 
+import smoothcruiser as sc
 from smoothcruiser.jit.build import compile_function
-from smoothcruiser.jit.random import streams
+from smoothcruiser.jit.random import CheckKey, Key, streams
 from smoothcruiser.jit.random.streams import compile_unbroken, from_words, stream
 from smoothcruiser.run_control.stop_requests import stoppable_run
 
 pytestmark = pytest.mark.compiles
+
 
 FALSE_ALARM = 1e-4
 
@@ -134,16 +142,6 @@ def test_a_stream_is_a_key_of_a_position():
     words = sequence.generate_state(4, np.uint64).tolist()
     assert stream(9, 0, 1).words.tolist() == words
     assert stream(10, 0, 0).raw() != stream(9, 0, 0).raw()
-
-
-def test_integers_are_unbiased_for_awkward_sizes():
-    """Without rejection, 32 bits spread over n = 3 * 2**30 values would make
-    multiples of 3 twice as likely as others.
-    """
-    n, rng = 3 * 2**30, stream(8)
-    numbers = np.array([rng.integers(n) for _ in range(300_000)])
-    assert stats.chisquare(np.bincount(numbers % 3)).pvalue > FALSE_ALARM
-    assert stats.kstest(numbers / n, stats.uniform().cdf).pvalue > FALSE_ALARM
 
 
 def test_categorical_follows_its_weights_and_never_takes_a_zero():
@@ -258,3 +256,109 @@ def test_plain_streams_need_no_numba():
         "assert 'numba' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- keys ---------------------------------------------------------------------
+
+
+SOURCE = Path(sc.__file__).parent
+INTERPRETED = ("reference", "python", "batched")
+SHARDS = {f"engines/interpreted/{name}.py" for name in INTERPRETED} | {
+    "engines/compiled/engine.py"
+}
+
+
+def test_keys_are_distinct() -> None:
+    """Aliases would be silent: an enumeration drops a member of equal value."""
+    for kind in (Key, CheckKey):
+        assert len(kind.__members__) == len(set(kind)) == len(list(kind))
+    assert min(set(Key) - {Key.CERTIFIED}) > Key.CERTIFIED
+
+
+def test_no_key_is_written_as_a_number() -> None:
+    """Outside the registry every spawn key is a name or a position in the work.
+    (A stream that is only made to be compiled has a seed and no key.)
+    """
+    found = []
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        for call in re.findall(r"spawn_key=\(([^)]*)\)", text):
+            found += [(path.name, call)] if re.search(r"(^|[\s,])\d", call) else []
+        for call in re.findall(r"\bstream\(([^()]*)\)", text):
+            key = call.split(",")[1:]
+            wrong = any(part.strip().isdigit() for part in key[:1])
+            found += [(path.name, call)] if wrong else []
+    assert found == []
+
+
+class Spy:
+    """Who asked for which stream: (seed, key) -> files of the package."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.users: dict[tuple[Any, tuple[int, ...]], set[str]] = defaultdict(set)
+        plain = np.random.SeedSequence
+
+        class Spied(plain):  # type: ignore[misc, valid-type]
+            def __init__(inner, entropy: Any = None, *, spawn_key: Any = ()) -> None:
+                super().__init__(entropy, spawn_key=spawn_key)
+                self.note(entropy, tuple(int(part) for part in spawn_key))
+
+        monkeypatch.setattr(np.random, "SeedSequence", Spied)
+
+    def note(self, seed: Any, key: tuple[int, ...]) -> None:
+        if key == ():  # made to be compiled; nobody reads its numbers
+            return
+        frame = sys._getframe(2)
+        while frame is not None:
+            path = Path(frame.f_code.co_filename)
+            if SOURCE in path.parents and path.name != "streams.py":
+                self.users[seed, key].add(path.relative_to(SOURCE).as_posix())
+                return
+            frame = frame.f_back  # type: ignore[assignment]
+
+
+def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    return rng.random(), (state + action + int(rng.integers(3))) % 5
+
+
+def problem() -> sc.Problem:
+    facts = {"num_actions": 12, "discount": 0.2, "operator": sc.Entropy(1.0)}
+    return sc.MDP(step, initial_state=0, **facts)
+
+
+def play() -> None:
+    agent = sc.Agent(problem(), **PROMISE | {"method": "smoothcruiser"})
+    sc.play(agent, episodes=2, steps=2, seed=3)
+
+
+PROMISE: dict[str, Any] = {"epsilon": "60%", "delta": 0.5, "seed": 3}
+SHARP = PROMISE | {"method": "smoothcruiser", "epsilon": "40%", "shards": 3}
+LOOSE = PROMISE | {"epsilon": 0.5}
+USES: dict[str, Any] = {
+    "schedule": lambda: sc.plan(problem(), **SHARP),
+    "certified": lambda: sc.plan(problem(), **PROMISE, method="certified"),
+    "tree": lambda: sc.plan(problem(), method="uct", simulations=20, seed=3),
+    "evaluate": lambda: sc.evaluate(problem(), lambda state: [1 / 12] * 12, **LOOSE),
+    "check": lambda: sc.check(problem(), seed=3),
+    "play": play,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_stream_has_one_user(use: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No (seed, key) is asked for by two files, and keys of the form (action,
+    shard) are used by others only under seeds that no shard has.
+    """
+    spy = Spy(monkeypatch)
+    USES[use]()
+    assert spy.users
+    shared = {pair: files for pair, files in spy.users.items() if len(files) > 1}
+    assert shared == {}
+    shards = {pair for pair, files in spy.users.items() if files & SHARDS}
+    assert bool(shards) is (use in ("schedule", "check", "play"))
+    alike = {  # a shard of some action could have such a key
+        seed
+        for seed, key in spy.users.keys() - shards
+        if len(key) == 2 and key[0] < Key.INSPECTION
+    }
+    assert alike.isdisjoint(seed for seed, _ in shards)

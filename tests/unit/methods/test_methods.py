@@ -1,17 +1,23 @@
-"""A request, a method and an answer are one object each: unused options are refused for
-every method, and what ``explain`` shows is what ``plan`` runs.
-"""
+"""Methods: options, names, and every table that has a row per method."""
 
 import copy
 import dataclasses
 import pickle
+from pathlib import Path
 
+import click
 import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.methods import METHODS, resolve
+from fresh_process import run_python
+from smoothcruiser.cli.app import app
+from smoothcruiser.comparison import planners
+from smoothcruiser.methods import METHODS, Methods, resolve
+from smoothcruiser.methods.base import Session
+from smoothcruiser.methods.tree_search import TreeSearch
 from smoothcruiser.query import DEFAULTS, KEYWORDS, Query
+from smoothcruiser.tree.search_rules import TREE_SEARCHES
 
 NAMES = (
     "auto smoothcruiser paper sparse-sampling certified exact uct ments rents tents"
@@ -254,3 +260,103 @@ def test_an_exact_answer_says_where_a_promise_is_below_rounding():
     assert any("below what double precision" in note for note in answer.notes)
     kept = sc.plan(known(), method="exact", epsilon=0.1)
     assert not any("double precision" in note for note in kept.notes)
+
+
+# --- every method is known wherever methods are listed ------------------------
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def problem():
+    return sc.make("chain:n=3", discount=0.2, temperature=1.0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_documented_listed_and_keeps_a_session(name):
+    method = METHODS[name]
+    assert method.__doc__
+    assert method.because.startswith(": ")
+    assert method.takes
+    assert set(method.takes) <= set(KEYWORDS)
+    help_text = app.get_command(click.Context(app), "plan").get_help(
+        click.Context(app)
+    )
+    assert name in " ".join(help_text.split())
+    read = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    assert any(name in page.read_text() for page in read)
+    session = method.session(Query.of(problem()))
+    assert isinstance(session, Session)
+    assert session.decisions == 0
+
+
+def test_tree_searches_are_methods_and_planners_are_known():
+    assert set(TREE_SEARCHES) == {
+        name for name, method in METHODS.items() if isinstance(method, TreeSearch)
+    }
+    assert planners() == ("smoothcruiser", "certified", *TREE_SEARCHES)
+
+
+@pytest.mark.compiles
+def test_a_session_decides_as_plan_does_at_its_own_seed():
+    """Law: the default session's first decision is plan with the seed of (PLANS, 0)."""
+    import numpy as np
+
+    from smoothcruiser.jit.random import Key
+
+    first = np.random.SeedSequence(5, spawn_key=(Key.PLANS, 0)).generate_state(1)[0]
+    asked = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser"}
+    agent = sc.Agent(problem(), seed=5, **asked)
+    agent.act(0)
+    assert (
+        agent.estimate.q_values
+        == sc.plan(problem(), seed=int(first), **asked).q_values
+    )
+
+
+# --- methods are imported when they are used ----------------------------------
+
+
+PROGRAM = """
+import sys
+import smoothcruiser as sc
+
+problem = sc.make("chain:n=3", discount=0.5, operator="max")
+sc.plan(problem, method={method!r}, **{asked!r})
+print(*(name for name in {others!r} if "smoothcruiser." + name in sys.modules))
+"""
+SCHEDULES = ("schedule.schedule", "schedule.compiler.optimizer", "methods.scheduled")
+CHOICE = ("methods.auto", "methods.portfolio", "methods.many")
+TREES = ("tree.search_rules", "tree.tree", "methods.tree_search")
+CERTIFIED = ("methods.certified_search", "certified.search")
+SOLVER = ("exact", "methods.exact_method")
+PROMISE = {"epsilon": 0.5, "delta": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "others"),
+    [
+        ("uct", {"budget": 100}, (*SCHEDULES, *CHOICE, *CERTIFIED, *SOLVER)),
+        ("certified", PROMISE, (*SCHEDULES, *CHOICE, *TREES)),
+        ("smoothcruiser", PROMISE, (*CHOICE, *CERTIFIED, *TREES, *SOLVER)),
+        ("exact", {}, (*SCHEDULES, *CHOICE, *TREES, *CERTIFIED)),
+    ],
+)
+@pytest.mark.compiles
+def test_a_method_loads_no_other(method, asked, others):
+    program = PROGRAM.format(method=method, asked=asked, others=others)
+    assert run_python(program).stdout.split() == []
+
+
+def test_a_copy_of_the_table_is_a_table_of_its_own():
+    mine = copy.copy(METHODS)
+    del mine["uct"]
+    assert "uct" in METHODS
+    assert "uct" not in mine
+    assert str(METHODS).startswith("Methods(auto, smoothcruiser, paper")
+
+
+def test_to_ask_whether_there_is_a_method_imports_none():
+    methods = Methods({"absent": "methods.absent:Absent"})
+    assert "absent" in methods
+    assert "other" not in methods

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 from results import a_comparison, an_estimate
+from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.exact import Solution
-from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.paper_schedule import paper_schedule
-from smoothcruiser.schedule.prices import own_calls, root_visits
 
 matplotlib = pytest.importorskip("matplotlib")
-FACTS = Facts(2, 2, 0.5, sc.Entropy(1.0), (0.0, 1.0))
+
+
+def schedule_of(epsilon, method="smoothcruiser"):
+    return sc.explain(mdp(), epsilon=epsilon, delta=0.1, method=method)
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +142,7 @@ def test_it_is_drawn_on_the_axes_that_are_given():
 
     ax = Figure().subplots()
     assert an_estimate().plot(ax) is ax
-    assert compile_schedule(FACTS, epsilon=0.4, delta=0.1).plot(ax=ax) is ax
+    assert schedule_of(0.4).plot(ax=ax) is ax
 
 
 def test_without_matplotlib_the_remedy_is_named(monkeypatch):
@@ -158,10 +157,14 @@ def test_without_matplotlib_the_remedy_is_named(monkeypatch):
 
 
 def test_the_bars_of_a_schedule_are_the_shares_of_its_price():
-    schedule = compile_schedule(FACTS, epsilon=0.3, delta=0.1)
+    schedule = schedule_of(0.3)
     ax = schedule.plot()
-    own = own_calls(schedule.levels, schedule.root, 2)
-    calls = [root_visits(schedule.root, 2), *(x for x in reversed(own) if x)]
+    own = [
+        visits * (2 * level.samples + (level.continuation >= 0))
+        for level, visits in zip(schedule.levels, schedule.visits(), strict=True)
+    ]
+    calls = [2 * schedule.root.samples, *(x for x in reversed(own) if x)]
+    assert sum(calls) == schedule.num_calls
     shares = [bar.get_width() for bar in ax.patches]
     assert shares == pytest.approx([100.0 * x / sum(calls) for x in calls])
     assert sum(shares) == pytest.approx(100.0)
@@ -170,7 +173,7 @@ def test_the_bars_of_a_schedule_are_the_shares_of_its_price():
 
 
 def test_many_levels_are_added_up(monkeypatch):
-    schedule = compile_schedule(FACTS, epsilon=0.1, delta=0.1)
+    schedule = schedule_of(0.1)
     all_bars = [bar.get_width() for bar in schedule.plot().patches]
     assert len(all_bars) > 4
     monkeypatch.setattr("smoothcruiser.plots.schedule_plot.MOST_ROWS", 4)
@@ -184,23 +187,23 @@ def test_many_levels_are_added_up(monkeypatch):
     assert label == f"{len(all_bars) - 3} others"
 
 
-@pytest.mark.parametrize("make", [compile_schedule, paper_schedule])
-def test_prices_against_epsilon_are_those_of_other_schedules(make):
-    schedule = make(FACTS, epsilon=0.4, delta=0.1)
+@pytest.mark.parametrize("method", ["smoothcruiser", "paper"])
+def test_prices_against_epsilon_are_those_of_other_schedules(method):
+    schedule = schedule_of(0.4, method)
     ax = schedule.plot(against="epsilon")
     curve = lines(ax)[schedule.method].get_xydata()
     epsilons = [x for x, _ in curve]
     assert epsilons == sorted(epsilons)
     assert epsilons[0] == pytest.approx(0.1)
     for epsilon, log in (curve[0], curve[len(curve) // 2]):
-        found = make(FACTS, epsilon=epsilon, delta=0.1)
+        found = schedule_of(epsilon, method)
         assert log == pytest.approx(math.log10(found.num_calls))
     (mark,) = [x for x in ax.lines if x.get_marker() == "D"]
     assert mark.get_xydata().tolist() == [[0.4, math.log10(schedule.num_calls)]]
 
 
 def test_what_cannot_be_drawn_says_why():
-    schedule = compile_schedule(FACTS, epsilon=0.4, delta=0.1)
+    schedule = schedule_of(0.4)
     with pytest.raises(sc.InvalidInput, match="against is 'level' or 'epsilon'"):
         schedule.plot(against="delta")  # type: ignore[arg-type]
     with pytest.raises(sc.InvalidInput, match="of is one of error"):
@@ -236,11 +239,11 @@ def test_a_comparison_without_a_truth_shows_values():
 # --- solutions ----------------------------------------------------------------
 
 
-def a_grid(**more) -> Solution:
+def a_grid(**more) -> sc.Solution:
     values = np.arange(6.0)
     policy = np.zeros((6, 2))
     policy[np.arange(5), [0, 1, 0, 1, 0]] = 1.0
-    return Solution(values, policy, policy, 0.0, "by hand", 1, 0.0, **more)
+    return sc.Solution(values, policy, policy, 0.0, "by hand", 1, 0.0, **more)
 
 
 def test_a_grid_has_each_value_at_its_place():
@@ -295,7 +298,7 @@ def test_a_dollar_sign_in_a_name_is_no_formula():
     labels = ("$x^2_{$", "buy", "sell", "ask")
     an_estimate(labels=labels).plot().figure.canvas.draw()
     values = np.zeros((1, 1))
-    by_name = Solution(
+    by_name = sc.Solution(
         np.zeros(1), values, values, 0.0, "by hand", 0, 0.0, states=("$x_{$",)
     )
     by_name.plot().figure.canvas.draw()

@@ -1,11 +1,13 @@
-"""The contract of ``progress``: every method and verb, one kind of report."""
+"""The contract of progress: every method and verb, one kind of report, one line of a bar."""
 
 from __future__ import annotations
 
+import io
 import logging
 import multiprocessing
 import pickle
 import re
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -15,12 +17,13 @@ import pytest
 import smoothcruiser as sc
 from fresh_process import run_python
 from smoothcruiser.progress import (
+    Progress,
     add_earlier_work,
     progress_callback,
     skip_last_report,
     time_left,
 )
-from smoothcruiser.progress.bar import Bar
+from smoothcruiser.progress.bar import Bar, describe
 
 pytestmark = pytest.mark.compiles
 
@@ -398,3 +401,32 @@ def test_reports_of_parts():
     assert time_left(5, 10, 1.0, until=0.5) == 0.5
     assert time_left(0, 10, 1.0) is None
     assert time_left(5, None, 1.0) is None
+
+
+# --- the line of the bar ------------------------------------------------------
+
+
+class Full(io.StringIO):
+    """A log on a disk that is full."""
+
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_log_that_takes_nothing_does_not_end_the_run(closed, monkeypatch):
+    stream = io.StringIO() if closed else Full()
+    monkeypatch.setattr(sys, "stderr", stream)
+    if closed:
+        stream.close()
+    with Bar() as bar:
+        bar(Progress(phase="solving", calls=0, seconds=0.0))
+    assert bar.last is not None
+
+
+def test_a_line_of_numbers_holds_what_it_says():
+    """Half-widths are rounded up."""
+    one = Progress(calls=5, seconds=1.0, price=10, interval=(0.0, 0.4682))
+    assert "value 0.2341 ± 0.24" in describe(one)
+    known = Progress(phase="solving", calls=0, seconds=0.0, done=3, half_width=0.00101)
+    assert "error at most 0.0011" in describe(known)

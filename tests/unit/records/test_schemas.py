@@ -9,11 +9,14 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import types
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import smoothcruiser as sc
 from smoothcruiser.certified.price_forecast import CertifiedForecast
@@ -26,8 +29,21 @@ from smoothcruiser.methods.base import Forecast
 from smoothcruiser.methods.portfolio import Decision
 from smoothcruiser.playing.episodes import Summary
 from smoothcruiser.records.data import Data, kinds
+from smoothcruiser.records.json_shapes import Array, shape_of
 from smoothcruiser.schedule.relaxation import Relaxation
 from smoothcruiser.store.record import Runs
+
+
+class Alias:
+    """What ``type NDArray[S] = np.ndarray[…]`` of NumPy 2.5 is, on every Python."""
+
+    __value__ = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+def test_an_array_is_an_array_by_its_own_name_and_by_an_alias():
+    assert isinstance(shape_of(NDArray[np.float64]), Array)
+    assert isinstance(shape_of(types.GenericAlias(Alias(), (np.float64,))), Array)
+
 
 FOLDER = Path(sc.__file__).parent / "records" / "schema"
 CLASSES: tuple[Any, ...] = (

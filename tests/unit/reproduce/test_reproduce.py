@@ -1,6 +1,4 @@
-"""The reproduction: figures equal to the published formulas, Table 1 equal to
-its rerun, the full algorithm equal to ``plan``.
-"""
+"""The paper's figures and tables, and the study of relaxation."""
 
 import contextlib
 import csv
@@ -16,10 +14,17 @@ import smoothcruiser as sc
 from smoothcruiser.cli.reproduce import QUICK, reproduce, reproduce_into
 from smoothcruiser.reproduce import figures
 from smoothcruiser.reproduce import full_algorithm as full
+from smoothcruiser.reproduce.full_algorithm import (
+    moving_temperature,
+    printed_scheme,
+    studies,
+)
 from smoothcruiser.reproduce.report import Results, write_csv
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.theory import paper_constants as paper
 from smoothcruiser.theory.paper_constants import PaperSetting
+
+pytestmark = pytest.mark.compiles
 
 # --- figures: an independent second opinion in plain floats -------------------
 
@@ -61,7 +66,6 @@ def same(log10, value):
     return 10.0**log10 == pytest.approx(value, rel=1e-9)
 
 
-@pytest.mark.compiles
 def test_figure_1_equals_the_published_formulas():
     """Exact counts lie below the published curves; below kappa a run for delta costs
     more than one draw; sparse above smooth; the sharp schedule is cheaper by orders.
@@ -84,7 +88,6 @@ def test_figure_1_equals_the_published_formulas():
     assert rows[-1].sharp < rows[-1].run - 10.0
 
 
-@pytest.mark.compiles
 def test_figure_2_equals_the_published_formulas():
     for row in figures.figure_2(points=100, sharp_every=1000):
         sparse, simulated, lemma = plain(row.temperature)
@@ -120,7 +123,6 @@ RERUN = {
 }
 
 
-@pytest.mark.compiles
 def test_table_1_reproduces():
     """Means within 4 standard errors of the rerun, standard deviations within
     3%, with the paper's number of runs.
@@ -136,7 +138,6 @@ def test_table_1_reproduces():
         assert row.std == pytest.approx(std, rel=0.03)
 
 
-@pytest.mark.compiles
 def test_without_noise_the_check_is_exact_in_the_mean():
     """Q-hat = Q makes sampleV_check unbiased: zeta = 0 is an accuracy so small
     that it never counts.
@@ -151,7 +152,6 @@ def test_without_noise_the_check_is_exact_in_the_mean():
 # --- the full algorithm -------------------------------------------------------
 
 
-@pytest.mark.compiles
 def test_repeats_are_plans():
     """The loop that reuses one engine returns the bits of ``plan``."""
     problem = figures.ENVIRONMENTS[0].problem()
@@ -165,7 +165,6 @@ def test_repeats_are_plans():
         assert estimate.num_calls == found.calls[seed]
 
 
-@pytest.mark.compiles
 def test_the_reward_sensitive_cases_are_sensitive():
     for case in full.cases():
         if case.group == "reward-sensitive":
@@ -174,7 +173,6 @@ def test_the_reward_sensitive_cases_are_sensitive():
             assert exact - unpaid > 0.8 * exact
 
 
-@pytest.mark.compiles
 def test_a_full_row_keeps_its_promise():
     """200 runs of the paper's 5-chain at 20%: with delta = 0.1 more than 40
     failures have probability below 1e-5 (binomial).
@@ -191,7 +189,6 @@ def test_a_full_row_keeps_its_promise():
 
 
 @pytest.mark.slow
-@pytest.mark.compiles
 def test_reproduce_all_quickly(tmp_path):
     """Every file is there, the page is whole and asks nothing of the network,
     both reports carry every section.
@@ -220,7 +217,6 @@ def test_reproduce_all_quickly(tmp_path):
         assert title in text
 
 
-@pytest.mark.compiles
 def test_the_command_runs_one_part(tmp_path):
     folder = tmp_path / "new"
     outcome = CliRunner().invoke(
@@ -261,7 +257,6 @@ def test_slopes_of_known_powers():
     assert not any(curve == "sharp" for curve, _ in found)
 
 
-@pytest.mark.compiles
 def test_the_game_takes_turns():
     """By hand on the 5-chain before the reward, without regularization: max
     steps into the last state for 100 at once.
@@ -273,3 +268,24 @@ def test_the_game_takes_turns():
     assert values[3] == pytest.approx(100.0)
     # min steps left from 3, and max moves in 2
     assert values[8] == pytest.approx(0.2 * values[2])
+
+
+# --- the study of relaxation --------------------------------------------------
+
+
+def test_the_study_stays_below_the_bounds():
+    """0 <= V_lambda - V_0 <= bound and 0 <= policy loss <= bound on both
+    problems, at every temperature drawn.
+    """
+    rows = moving_temperature(points=2)
+    assert len(rows) == 2 * len(studies())
+    for row in rows:
+        assert -1e-9 <= row.distance <= row.bound + 1e-9
+        assert -1e-9 <= row.policy_loss <= row.bound + 1e-9
+
+
+def test_with_printed_constants_sparse_sampling_is_cheapest():
+    rows = printed_scheme((1e-1, 1e-3))
+    assert all(
+        row.best_share == 0.0 and row.best_log10 == row.plain_log10 for row in rows
+    )

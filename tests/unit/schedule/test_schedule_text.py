@@ -1,16 +1,21 @@
-"""Laws of the plan's picture: numbers add up to the price, every level is shown
-once, moments are the verifier's, lines fit a terminal.
+"""The picture of a plan, and what is offered beside it: numbers add up to the price,
+levels are shown once, lines fit a terminal; other promises that can be paid; the band
+between regularized and plain values.
 """
 
 import math
 import re
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.schedule import alternatives, relaxation
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.number_text import bounds, compact, percent, short
 from smoothcruiser.schedule.paper_schedule import paper_schedule
 from smoothcruiser.schedule.schedule import own_calls, root_calls
@@ -126,3 +131,183 @@ def test_a_printed_interval_holds_the_interval():
         ends = [float(x) for x in bounds(low, high, int(digits))[1:-1].split(", ")]
         assert low - 10.0**-digits <= ends[0] <= low
         assert high <= ends[1] <= high + 10.0**-digits
+
+
+# --- what is offered where a promise cannot be paid ---------------------------
+
+
+def stays(state, action, rng):
+    return rng.random(), state
+
+
+def problem(discount, operator, num_actions=2):
+    return mdp(stays, num_actions=num_actions, discount=discount, operator=operator)
+
+
+def refusal(asked, budget, **promise):
+    """What is offered for the calls of a budget that remain beside the inspections."""
+    schedule = sc.explain(asked, **promise)
+    return "\n".join(
+        alternatives.list_alternatives(
+            asked.facts, schedule, budget - asked.inspection_calls
+        )
+    )
+
+
+PROMISE = {"epsilon": 0.01, "delta": 0.1, "method": "smoothcruiser"}
+
+
+@pytest.mark.parametrize("budget", range(500, 1_000, 50))
+def test_the_offered_epsilon_is_payable_as_it_is_printed(budget):
+    """The printed digits, given back, are accepted within the same budget, the
+    calls that inspect the step included.
+    """
+    asked = problem(0.2, sc.Max())
+    offered = re.search(r"epsilon (\S+) \(", refusal(asked, budget, **PROMISE))
+    assert offered is not None
+    promise = PROMISE | {"epsilon": float(offered[1])}
+    accepted = sc.explain(asked, budget=budget, **promise)
+    assert accepted.num_calls + asked.inspection_calls <= budget
+
+
+@pytest.mark.compiles
+def test_the_offered_temperature_is_the_first_whose_price_fits():
+    """Temperatures 4, 16, ...: the price of 4 is enough for it, and one call less
+    takes 16.
+    """
+    facts = problem(0.3, sc.Entropy(1.0)).facts
+    prices = {
+        t: compile_schedule(
+            facts.under(sc.Entropy(t)), epsilon=0.2, delta=0.1
+        ).num_calls
+        for t in (4.0, 16.0)
+    }
+    assert prices[16.0] < prices[4.0]
+    for budget, step in ((prices[4.0], 4.0), (prices[4.0] - 1, 16.0)):
+        found = alternatives.payable_temperature(facts, 0.2, 0.1, "q_values", budget)
+        assert found is not None
+        temperature, calls, distance = found
+        assert (temperature, calls) == (step, prices[step])
+        # |V_lambda - V_0| <= lambda log 2 / (1 - gamma)
+        assert distance == pytest.approx(step * math.log(2.0) / (1.0 - 0.3))
+
+
+@pytest.mark.compiles
+def test_a_dearer_method_is_told_that_the_sharp_one_keeps_its_promise():
+    """Within the budget it is offered at its price; below its price it is not."""
+    asked = problem(0.3, sc.Entropy(1.0))
+    promise = {"epsilon": 0.2, "delta": 0.1}
+    price = sc.explain(asked, method="smoothcruiser", **promise).num_calls
+    paid = price + asked.inspection_calls
+    sentence = f"keeps this very promise for {price:,} calls"
+    assert sentence in refusal(asked, paid, method="paper", **promise)
+    assert "this very promise" not in refusal(
+        asked, paid - 1, method="paper", **promise
+    )
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "printed"),
+    [(0.12301, 0.124), (0.1230, 0.123), (0.9991, 1.0), (0.0, 0.0), (1234.5, 1240.0)],
+)
+def test_epsilon_is_rounded_up_to_three_digits(epsilon, printed):
+    assert alternatives._round_up(epsilon) == printed
+
+
+# --- the band between V_lambda and V_0 ----------------------------------------
+
+
+OPERATORS = [
+    sc.Entropy(0.4),
+    sc.KL(0.4),
+    sc.KL(0.4, (0.5, 0.3, 0.2)),
+    sc.Sparsemax(0.4),
+    sc.SquareRoot(0.4),
+    sc.Max(),
+]
+PROBLEMS = [
+    "garnet:states=8,actions=3,seed=5",
+    "random-game:states=8,actions=3,seed=2",
+    "random-game:states=8,actions=3,seed=2,alternating=true",
+]
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
+def test_the_step_band_holds_and_is_attained(operator):
+    """F(Q) - max Q over random Q lies in the band; equal actions and a clear
+    winner reach its ends.
+    """
+    low, high = relaxation.step_band(Facts(3, 3, 0.5, operator, (0.0, 1.0)))
+    rng = np.random.default_rng(0)
+    gaps = [
+        operator.value(q) - max(q)
+        for q in rng.normal(size=(300, 3))
+        * rng.choice([0.1, 1.0, 10.0], size=(300, 1))
+    ]
+    assert min(gaps) >= low - 1e-12
+    assert max(gaps) <= high + 1e-12
+    ends = [operator.value([0.0] * 3)] + [
+        operator.value([1e6 * (i == a) for i in range(3)]) - 1e6 for a in range(3)
+    ]
+    assert [min(ends), max(ends)] == pytest.approx([low, high], abs=1e-6)
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("text", PROBLEMS)
+@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
+@pytest.mark.parametrize("horizon", [None, 3])
+def test_the_value_band_holds(text, operator, horizon):
+    """V_lambda - V_0 of exact solutions, in every state, lies in the band of
+    the player to move.
+    """
+    soft = replace(sc.make(text, discount=0.7, operator=operator), horizon=horizon)
+    plain = replace(soft, operator=sc.Max())
+    gap = np.asarray(sc.solve(soft).values) - np.asarray(sc.solve(plain).values)
+    for state, distance in enumerate(gap):
+        low, high = relaxation.value_band(soft.facts, soft.mover(state))
+        assert low - 1e-9 <= distance <= high + 1e-9
+        assert abs(distance) <= soft.facts.relaxation_bound() + 1e-9
+
+
+def test_what_cannot_be_relaxed_is_refused():
+    facts = Facts(2, 2, 0.2, sc.Max(), (0.0, 1.0))
+    with pytest.raises(sc.InvalidInput, match="may move the value"):
+        relaxation.relax_through(facts, sc.Entropy(1.0), epsilon=0.1, delta=0.1)
+    with pytest.raises(sc.InvalidInput, match="one of Entropy"):
+        relaxation.relax(facts, epsilon=0.1, delta=0.1, family=sc.Max)
+    with pytest.raises(sc.InvalidInput, match="epsilon"):
+        relaxation.relax(facts, epsilon=0.0, delta=0.1)
+    custom = sc.CustomOperator(
+        lambda q: float(np.mean(q)),
+        lambda q: np.full(len(q), 1.0 / len(q)),
+        smooth=0.0,
+        sums_to_one=True,
+    )
+    with pytest.raises(sc.InvalidInput, match="not known"):
+        relaxation.step_band(replace(facts, operator=custom))
+
+
+def test_alternation_narrows_the_band():
+    """One player's pull partly undoes the other's: around the known middle the
+    width is that of an MDP.
+    """
+    facts = Facts(3, 3, 0.5, sc.Entropy(0.4), (0.0, 1.0), game=True)
+    alternating = replace(facts, alternating=True)
+    width, narrow = (
+        high - low
+        for low, high in (
+            relaxation.value_band(facts),
+            relaxation.value_band(alternating),
+        )
+    )
+    assert narrow == pytest.approx(0.4 * math.log(3.0) / 0.5)
+    assert narrow < width
+
+
+def test_an_early_end_stops_the_band():
+    """Square root: with terminal states the known offset lambda a step may be
+    cut short, so 0 is back in the band.
+    """
+    facts = Facts(2, 2, 0.5, sc.SquareRoot(1.0), (0.0, 1.0))
+    assert relaxation.value_band(facts)[0] == pytest.approx(2.0)
+    assert relaxation.value_band(replace(facts, terminals=True))[0] == 0.0

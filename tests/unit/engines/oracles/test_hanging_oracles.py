@@ -1,7 +1,6 @@
 """Oracles that hang: ended at their time limit, in whatever thread they run."""
 
 import math
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +8,6 @@ import pytest
 from worlds import COMMON, PROMISE, walk
 
 import smoothcruiser as sc
-from smoothcruiser.run_control import call_seconds
 
 pytestmark = pytest.mark.compiles
 
@@ -76,23 +74,3 @@ def test_a_slow_oracle_within_its_limit_is_left_alone():
 def test_a_time_limit_that_is_none_is_refused(limit):
     with pytest.raises(sc.InvalidInput, match="call_seconds must be a number of seco"):
         sc.MDP(walk, call_seconds=limit, **COMMON)
-
-
-def test_a_search_that_runs_past_its_limit_says_so(monkeypatch):
-    """Its machine code does not return, so the main thread cannot look at the clock."""
-    monkeypatch.setattr(call_seconds, "LATE_SECONDS", 0.0)
-    said, sentences = threading.Event(), []
-
-    def heard(sentence, **_):
-        sentences.append(sentence)
-        said.set()
-
-    monkeypatch.setattr("builtins.print", heard)
-    with call_seconds.warn_if_overdue(0.01):
-        assert said.wait(timeout=60)
-    assert "has not returned 0 s after the time limit of 0.01 s" in sentences[0]
-    assert "press Ctrl-C twice" in sentences[0]
-    with call_seconds.warn_if_overdue(600.0):
-        (late,) = (x for x in threading.enumerate() if isinstance(x, threading.Timer))
-    late.join(timeout=60)
-    assert not late.is_alive(), "what is over in time is left alone"

@@ -1,4 +1,4 @@
-"""Declared chances (``min_probability``, ``episodes_end``), discount 1 by them, and totals."""
+"""Declared ends, totals and bounds: what they promise and what refutes them."""
 
 import math
 from dataclasses import replace
@@ -10,11 +10,12 @@ from worlds import mdp
 import smoothcruiser as sc
 from smoothcruiser.checks.probe import walk_blocks
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
+from smoothcruiser.problem.bounds import bounds_at, middle_at
 from smoothcruiser.problem.facts import expected_steps
 from smoothcruiser.problem.fingerprint import fingerprint
+from smoothcruiser.schedule.alternatives import payable_temperature
+from smoothcruiser.schedule.relaxation import relax
 from smoothcruiser.theory.analysis import ground
-
-pytestmark = pytest.mark.compiles
 
 
 def walk(state, action, rng):
@@ -59,6 +60,7 @@ def table(probabilities, **more):
 # --- bounds, by hand ----------------------------------------------------------
 
 
+@pytest.mark.compiles
 def test_the_expected_number_of_steps_is_rounded_up():
     """3 steps with probability 1/4: 12 in the mean at most; a sure end is exact."""
     assert expected_steps(None) == math.inf
@@ -73,6 +75,7 @@ def test_the_expected_number_of_steps_is_rounded_up():
 ENTROPIC = {"episodes_end": (2, 0.5), "discount": 0.99, "operator": sc.Entropy(1.0)}
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("more", "bounds"),
     [
@@ -102,6 +105,7 @@ def test_bounds_of_declared_totals(more, bounds):
 # --- what is refused ----------------------------------------------------------
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
@@ -122,6 +126,7 @@ def test_what_cannot_hold_is_refused(more, sentence):
         walker(**({"discount": 0.9} | more))
 
 
+@pytest.mark.compiles
 def test_tables_are_compared_with_the_least_probability():
     """Rounding is forgiven, a rarer outcome is not, nor a change afterwards."""
     assert table([0.1] * 10, min_probability=0.1).min_probability == 0.1
@@ -131,6 +136,7 @@ def test_tables_are_compared_with_the_least_probability():
         replace(table([0.8, 0.2]), min_probability=0.3)
 
 
+@pytest.mark.compiles
 def test_rows_are_compared_with_the_least_probability():
     """An outcome that is listed twice has both its probabilities."""
     lists = {
@@ -154,6 +160,7 @@ BOUNDED = [
 ]
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("more", BOUNDED)
 def test_a_bounded_total_needs_no_horizon(more):
     """A step alone will do; auto leaves it to certified search, others refuse."""
@@ -168,6 +175,7 @@ def test_a_bounded_total_needs_no_horizon(more):
         sc.plan(problem, method="smoothcruiser", **asked)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "more",
     [
@@ -185,12 +193,14 @@ def test_other_totals_are_refused(more):
         walker(**more)
 
 
+@pytest.mark.compiles
 def test_auto_says_why_no_search_can_be():
     """There is no schedule to take its place."""
     with pytest.raises(sc.InvalidInput, match=r"certified search alone, and .*'batch"):
         sc.plan(walker(payoffs="end"), epsilon=0.1, delta=0.1, executor="batched")
 
 
+@pytest.mark.compiles
 def test_a_known_model_is_solved():
     """Both ways out are named where both are open."""
     rows = {-1: [(0.5, 0.0, 0), (0.5, -1.0, -2)], 1: [(0.5, 0.0, 0), (0.5, 1.0, 2)]}
@@ -201,6 +211,7 @@ def test_a_known_model_is_solved():
         sc.plan(known, method="uct", budget=9)
 
 
+@pytest.mark.compiles
 def test_exact_notes_an_end_that_does_not_come():
     """A walk of 4 steps in the mean that pays 1 each is worth more than 2 steps."""
     P, R = np.zeros((2, 1, 2)), np.ones((2, 1))
@@ -220,6 +231,7 @@ def flat(report):
     return " ".join(str(report).split())
 
 
+@pytest.mark.compiles
 def test_check_finds_an_episode_that_does_not_end():
     """(1 - q)**blocks <= 1e-9 for a walk of so many blocks."""
     assert walk_blocks(1.0) == 1
@@ -233,6 +245,7 @@ def test_check_finds_an_episode_that_does_not_end():
     assert "was not tested: that takes a walk of 30,000 steps" in flat(skipped)
 
 
+@pytest.mark.compiles
 def test_check_counts_outcomes():
     """Two outcomes per pair: none can have more than 1/2 if all have the same."""
     assert sc.check(walker(payoffs="end", min_probability=0.4)).ok
@@ -241,6 +254,7 @@ def test_check_counts_outcomes():
     assert "min_probability=0.6 leaves room for 1 outcomes" in flat(report)
 
 
+@pytest.mark.compiles
 def test_the_certificate_and_the_fingerprint_tell():
     declared = walker(discount=0.9, min_probability=0.25, episodes_end=(2000, 0.5))
     words = " ".join(assumptions(declared, ONE_LAW, ""))
@@ -256,6 +270,7 @@ def test_the_certificate_and_the_fingerprint_tell():
 # --- totals -------------------------------------------------------------------
 
 
+@pytest.mark.compiles
 def test_one_step_at_least_is_made_before_an_end():
     """So the theory has log 2 at the lower end."""
     rewards = {"reward_range": (0.0, 1.0), "total_reward_range": (0.0, 1.0)}
@@ -264,6 +279,7 @@ def test_one_step_at_least_is_made_before_an_end():
     assert ends == pytest.approx([math.log(2.0), 1.0 + 2.0 * math.log(2.0)])
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
@@ -281,6 +297,7 @@ def test_totals_that_cannot_hold_are_refused(more, sentence):
         discounted(**more)
 
 
+@pytest.mark.compiles
 def test_tables_are_compared_with_payoffs():
     """Rewards on the way are found before anything runs."""
     P = np.zeros((3, 1, 3))
@@ -292,6 +309,7 @@ def test_tables_are_compared_with_payoffs():
         sc.tabular(P, R + 2.0 * (R == 0.0), payoffs="end", **common)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("method", "asked"),
     [
@@ -307,6 +325,7 @@ def test_an_early_payment_is_an_error(method, asked):
         sc.plan(problem, method=method, **asked)
 
 
+@pytest.mark.compiles
 def test_check_plays_episodes_for_the_total():
     """A total that is too narrow is found; one that holds is not."""
     assert sc.check(discounted(total_reward_range=(-1.0, 1.0))).ok
@@ -317,6 +336,7 @@ def test_check_plays_episodes_for_the_total():
     assert not sc.check(discounted(leaky, payoffs="end")).ok
 
 
+@pytest.mark.compiles
 def test_evaluate_refuses_an_episode_beyond_the_total():
     """Rollouts are compared with what the total allows."""
     policy = lambda state: [0.0, 1.0]  # noqa: E731
@@ -328,6 +348,7 @@ def test_evaluate_refuses_an_episode_beyond_the_total():
         )
 
 
+@pytest.mark.compiles
 def test_certificates_and_fingerprints_name_declared_totals():
     """Both declarations are assumptions, and change the fingerprint."""
     declared = discounted(payoffs="end", total_reward_range=(-1.0, 0.5))
@@ -338,3 +359,233 @@ def test_certificates_and_fingerprints_name_declared_totals():
     declarations = [{}, {"payoffs": "end"}]
     declarations += [{"total_reward_range": (-1.0, high)} for high in (1.0, 0.5)]
     assert len({fingerprint(discounted(**more)).digest for more in declarations}) == 4
+
+
+# --- bounds on values ---------------------------------------------------------
+
+
+def ends_at_once(state, action, rng):
+    """Pays 0.9 and is over: V = 0.9, and r + gamma V of a state with bounds
+    [1.9, 2] would be above.
+    """
+    return 0.9, state, True
+
+
+ONE = {"num_actions": 1, "operator": sc.Max()}
+COLD = {"operator": sc.Entropy(0.1), "terminal": True, "value_bounds": (0.9, 2.1)}
+FACTS = mdp(ends_at_once, **COLD).facts
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling", "certified"])
+@pytest.mark.parametrize("seed", range(2))
+def test_an_end_is_inside_the_interval(method, seed):
+    """Every state that goes on is worth 1.9 to 2; the clip at r + gamma 1.9 =
+    0.95 shut out the truth, 0.9.
+    """
+    problem = mdp(ends_at_once, **ONE, terminal=True, value_bounds=(0.85, 2.0))
+    estimate = sc.plan(problem, epsilon=0.05, delta=0.1, method=method, seed=seed)
+    low, high = estimate.interval
+    assert low <= 0.9 <= high
+    for q_low, q_high in estimate.certificate.q_intervals:
+        assert q_low <= 0.9 <= q_high
+    assert any(
+        "value_bounds" in sentence or "as given" in sentence
+        for sentence in estimate.certificate.assumptions
+    )
+
+
+@pytest.mark.compiles
+def test_bounds_given_for_one_operator_are_dropped_for_another():
+    """V of Entropy(0.1) may lie in [0.9, 2.1] and V of another operator outside."""
+    assert FACTS.under(FACTS.operator).given_bounds == (0.9, 2.1)
+    assert FACTS.under(sc.Max()).given_bounds is None
+    plan = relax(FACTS, epsilon=0.5, delta=0.1)
+    assert plan.operator == FACTS.operator or plan.schedule.facts.given_bounds is None
+    warmer = payable_temperature(FACTS, 0.2, 0.1, "q_values", 10**12)
+    assert warmer is not None
+    temperature, calls, _ = warmer
+    plain = mdp(ends_at_once, operator=sc.Entropy(temperature), terminal=True)
+    explained = sc.explain(plain, epsilon=0.2, delta=0.1, method="smoothcruiser")
+    assert calls == explained.num_calls
+
+
+@pytest.mark.parametrize(("discount", "value"), [(0.7, 1.0), (0.99, 30.0)])
+def test_tight_bounds_survive_rounding(discount, value):
+    """0.3 / (1 - 0.7) = 1 is what the rewards allow, whichever way the last bit
+    falls.
+    """
+    allowed = {"reward_range": (0.1, 0.3), "value_bounds": (value, value)}
+    assert mdp(**ONE, **allowed, discount=discount).value_bounds == (value, value)
+
+
+# --- bounds that depend on the state ------------------------------------------
+
+
+def step(state, action, rng):
+    return 0.5, (state + 1) % 4
+
+
+def world(lower, upper, gap=1.0, **more):
+    """V = 1 everywhere without a regularizer; rewards allow values from 0 to 2."""
+    given = {"value_bounds": (lower, upper), "value_gap": gap}
+    return mdp(step, operator=sc.Max(), **given, **more)
+
+
+def bounds_finding(problem):
+    (finding,) = [f for f in sc.check(problem).findings if f.name == "bounds"]
+    return finding.verdict, finding.sentence
+
+
+def test_what_the_rewards_exclude_is_cut_off():
+    problem = world(lambda s: -0.4, lambda s: 0.6)
+    assert bounds_at(problem, 0) == (0.0, 0.6)
+    assert middle_at(problem, 0) == 0.3
+
+
+@pytest.mark.parametrize(
+    ("bounds", "gap", "said"),
+    [
+        ((lambda s: 0.0, lambda s: 1.0), None, "need value_gap="),
+        ((0.0, 1.0), 0.5, "value_gap= belongs to value_bounds that are two functions"),
+        (None, 0.5, "value_gap= belongs to"),
+        ((0.0, lambda s: 1.0), 0.5, "two finite numbers .* or two functions"),
+        ((lambda s: 0.0, lambda s: 1.0), -0.1, "value_gap must be a finite number"),
+        ((lambda s: 0.0, lambda s: 1.0), "1", "value_gap must be a finite number"),
+        ((1.0, 0.0), None, "two finite numbers"),
+    ],
+)
+def test_what_is_no_pair_of_bounds_is_refused(bounds, gap, said):
+    with pytest.raises(sc.InvalidInput, match=said):
+        mdp(step, operator=sc.Max(), value_bounds=bounds, value_gap=gap)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "said"),
+    [
+        (lambda s: 1.0, lambda s: 0.5, "1 and 0.5 at state 0, and the lower bound"),
+        (lambda s: 0.0, lambda s: 1.5, "1.5 apart, more than value_gap=1;"),
+        (lambda s: float("nan"), lambda s: 1.0, "finite numbers"),
+        (lambda s: 0.0, lambda s: float("inf"), "finite numbers"),
+        (lambda s: 2.5, lambda s: 3.0, "the rewards allow values from 0 to 2;"),
+        (lambda s: "a", lambda s: 3.0, r"value_bounds\[0\] must return a number"),
+        (lambda s: 1 / s, lambda s: 3.0, r"value_bounds\[0\] raised ZeroDivision"),
+    ],
+)
+@pytest.mark.compiles
+@pytest.mark.parametrize("method", ["smoothcruiser", "certified"])
+def test_an_answer_that_proves_them_false_is_named_with_its_state(
+    lower, upper, said, method
+):
+    problem = world(lower, upper)
+    with pytest.raises(sc.OracleError, match=said):
+        sc.plan(problem, method=method, epsilon=0.3, delta=0.1, executor="python")
+
+
+def test_the_rounding_of_a_critic_is_forgiven():
+    """(1 + 0.1) - (1 - 0.1) is above 0.2 in double precision."""
+    problem = world(lambda s: 1 - 0.1, lambda s: 1 + 0.1, gap=0.2)
+    assert (1 + 0.1) - (1 - 0.1) > 0.2
+    assert middle_at(problem, 0) == pytest.approx(1.0)
+    exact = world(lambda s: 2.0 + 1e-13, lambda s: 2.0 + 1e-13, gap=0.0)
+    assert bounds_at(exact, 0) == pytest.approx((2.0, 2.0))
+
+
+@pytest.mark.compiles
+def test_bounds_that_do_not_depend_on_the_state_alone_are_seen():
+    moods = iter(np.linspace(0.5, 0.9, 10_000))
+    problem = world(lambda s: next(moods), lambda s: 1.0)
+    with pytest.raises(sc.OracleError, match="value_bounds answered differently"):
+        sc.plan(problem, method="smoothcruiser", epsilon=0.4, delta=0.1)
+
+    moods = iter([0.5, 0.75] * 10_000)  # seen where nothing is sampled, too
+    rows = {"outcomes": lambda s, a: [(1.0, 0.5, s)]}
+    known = world(lambda s: next(moods), lambda s: 1.0, **rows)
+    with pytest.raises(sc.OracleError, match="value_bounds answered differently"):
+        sc.plan(known, method="certified", epsilon=0.01)
+
+
+def test_check_divides_a_row_by_its_sum():
+    """Shares that sum to 1 + 9e-7 are allowed: V = 100 is inside its bounds."""
+    share = 0.5 * (1.0 + 9e-7)
+    known = mdp(
+        lambda s, a, rng: (1.0, int(rng.integers(2))),
+        **{"num_actions": 1, "discount": 0.99, "operator": sc.Max()},
+        outcomes=lambda s, a: [(share, 1.0, 0), (share, 1.0, 1)],
+        value_bounds=(lambda s: 100.0 - 1e-9, lambda s: 100.0),
+        value_gap=1e-8,
+    )
+    assert bounds_finding(known)[0] == "ok"
+
+
+def test_the_fingerprint_has_the_functions_and_the_gap():
+    problem = world(lambda s: 0.5, lambda s: 1.0)
+    same, stored = fingerprint(problem), fingerprint(problem).parts
+    assert same.changes(stored) == ()
+    wider = replace(problem, value_gap=0.75)
+    assert fingerprint(wider).changes(stored) == ("value_gap",)
+    other = replace(problem, value_bounds=(lambda s: 0.6, lambda s: 1.0))
+    assert fingerprint(other).changes(stored) != ()
+
+
+def test_another_operator_drops_them():
+    facts = world(lambda s: 0.5, lambda s: 1.0).facts
+    assert facts.given_gap == 1.0
+    assert facts.under(sc.Entropy(1.0)).given_gap is None
+    assert facts.under(sc.Max()) == facts
+
+
+@pytest.mark.compiles
+def test_the_certificate_names_the_claim():
+    problem = world(lambda s: 0.75, lambda s: 1.25, gap=0.5)
+    for method in ("smoothcruiser", "certified"):
+        found = sc.plan(problem, method=method, epsilon=0.4, delta=0.1)
+        (claim,) = [x for x in found.certificate.assumptions if "lower(state)" in x]
+        assert claim.startswith("lower(state) <= V(state) <= upper(state)")
+        assert "at most 0.5 apart" in claim
+        assert any("value_bounds answer by the state" in x
+                   for x in found.certificate.assumptions)  # fmt: skip
+        assert 0.75 <= found.interval[0] <= 1.0 <= found.interval[1] <= 1.25
+
+
+@pytest.mark.compiles
+def test_a_contradiction_names_the_bounds():
+    """V = 1, and both bounds say at most 0.7: one backup excludes that."""
+    problem = world(lambda s: 0.6, lambda s: 0.7, gap=0.1, deterministic=True)
+    with pytest.raises(sc.OracleError, match=r"exclude each other.*lower\(state\) <="):
+        sc.plan(problem, method="certified", epsilon=0.01, delta=0.1)
+
+
+@pytest.mark.compiles
+def test_an_exact_answer_says_where_they_fail_and_stays_right():
+    P, R = np.eye(3)[[[1], [2], [0]]], np.full((3, 1), 0.5)
+    problem = sc.tabular(P, R, discount=0.5, operator=sc.Max())
+    wrong = replace(
+        problem,
+        value_bounds=(lambda s: 0.9 + 0.2 * (s == 2), lambda s: 1.3),
+        value_gap=0.4,
+    )
+    found = sc.plan(wrong, method="exact")
+    assert found.value == pytest.approx(1.0)
+    (note,) = [n for n in found.notes if "value_bounds" in n]
+    assert "state 2 is worth 1, and they say 1.1 to 1.3" in note
+    right = replace(wrong, value_bounds=(lambda s: 0.9, lambda s: 1.3))
+    assert not any("value_bounds" in n for n in sc.plan(right, method="exact").notes)
+
+
+@pytest.mark.compiles
+def test_check_finds_bounds_that_one_backup_excludes():
+    """With upper = 0.6 at 1 and the rest right, state 0 is worth 0.8 at most; 0.9
+    is its lower bound.
+    """
+    wrong = world(
+        lambda s: 0.9 if s != 1 else 0.5,
+        lambda s: 1.1 if s != 1 else 0.6,
+        gap=0.2,
+        deterministic=True,
+    )
+    verdict, sentence = bounds_finding(wrong)
+    assert (verdict, "cannot hold" in sentence) == ("wrong", True)
+    right = replace(wrong, value_bounds=(lambda s: 0.9, lambda s: 1.1))
+    verdict, sentence = bounds_finding(right)
+    assert (verdict, "fit one backup" in sentence) == ("ok", True)

@@ -1,4 +1,5 @@
-"""Fingerprints of problems: what is seen of a module that somebody edits.
+"""Fingerprints of problems: a module that somebody edits, problems that are built again,
+code of the user that was run among the names of a library.
 
 Laws: every edit that can change an answer changes the digest and is named; what
 cannot change an answer (comments, places, hash seeds, other processes) changes
@@ -7,16 +8,26 @@ nothing; what cannot be seen is named.
 
 import dataclasses
 import importlib
+import json
+import math
 import os
+import statistics
 import subprocess
 import sys
+import types
+from collections import namedtuple
+from pathlib import Path
 
+import numba
 import pytest
+from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser import Game
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.fingerprint import DERIVED, UNANSWERING, fingerprint
+from smoothcruiser.problem.fingerprint.encoding import USER, owner_of_function
+from smoothcruiser.problem.zoo import ZOO
 
 HELPERS = """
 RATE = 0.5
@@ -364,3 +375,197 @@ def test_a_script_and_a_module_have_one_fingerprint(written, tmp_path):
     (tmp_path / "script.py").write_text(script)
     code = f"import runpy; runpy.run_path({str(tmp_path / 'script.py')!r}, run_name='__main__')"
     assert elsewhere(code, cwd=tmp_path) == [here]
+
+
+# --- problems that are built again, here and in another process ---------------
+
+
+ROOT = Path(__file__).parents[4]
+PLAIN = {"discount": 0.5, "temperature": 1.0}
+GYM = (
+    "gym:FrozenLake-v1",
+    "gym:CartPole-v1",
+    "gym:CartPole-v1,access=snapshot",
+    "gym:Blackjack-v1,reward_low=-1,reward_high=1.5",
+)
+SPIEL = ("openspiel:tic_tac_toe", "openspiel:pig", "openspiel:nim")
+EXAMPLES = ("own_simulator:problem", "own_simulator:plain")
+
+
+def texts():
+    found = [*ZOO, "chain:n=6", "garnet:seed=3", *EXAMPLES]
+    for library, names in (("gymnasium", GYM), ("pyspiel", SPIEL)):
+        if importlib.util.find_spec(library) is not None:
+            found += names
+    return found
+
+
+def made(text):
+    return sc.make(text, **({} if text in EXAMPLES else PLAIN))
+
+
+CODE = """
+import json, sys
+from smoothcruiser.problem.fingerprint import fingerprint
+from smoothcruiser.problem.make import from_spec
+specs = json.load(sys.stdin)
+print(json.dumps({text: fingerprint(from_spec(spec)).parts for text, spec in specs.items()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def problems():
+    sys.path.insert(0, str(ROOT / "examples"))
+    yield {text: made(text) for text in texts()}
+    sys.path.remove(str(ROOT / "examples"))
+
+
+@pytest.mark.compiles
+def test_another_process_finds_the_same_parts(problems):
+    here = {text: fingerprint(problem) for text, problem in problems.items()}
+    assert len({found.digest for found in here.values()}) == len(here)
+    folders = os.pathsep.join([str(ROOT / "examples"), str(ROOT / "src")])
+    environment = os.environ | {"PYTHONHASHSEED": "77", "PYTHONPATH": folders}
+    specs = {text: problem.spec for text, problem in problems.items()}
+    how = {"env": environment, "input": json.dumps(specs), "text": True}
+    out = subprocess.check_output([sys.executable, "-c", CODE], **how)
+    there = json.loads(out.splitlines()[-1])
+    for text, found in here.items():
+        assert found.changes(there[text]) == (), text
+        assert found.unseen == (), text
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("text", ["chain", "own_simulator:plain", *GYM[:3], SPIEL[0]])
+def test_plans_change_nothing(problems, text):
+    if text not in problems:
+        pytest.skip("needs an extra")
+    problem = made(text)
+    before = fingerprint(problem)
+    sc.plan(problem, method="uct", budget=60)
+    assert fingerprint(problem) == before
+
+
+@pytest.mark.compiles
+def test_an_edited_environment_is_seen():
+    gymnasium = pytest.importorskip("gymnasium")
+    found = []
+    for gravity in (9.8, 9.8, 20.0):
+        env = gymnasium.make("CartPole-v1")
+        env.unwrapped.gravity = gravity
+        env.reset(seed=1)
+        problem = sc.adapters.gymnasium.problem(
+            env, discount=0.5, operator=sc.Max(), reward_range=(0.0, 1.0)
+        )
+        found.append(fingerprint(problem))
+    assert found[0] == found[1]
+    assert found[2].changes(found[0].parts) == ("step",)
+
+
+# --- code of the user, in a library's names or a copy of them -----------------
+
+
+STEP = "def step(state, action, rng): return PRICE * state, state"
+HELPER = "def paid(x): return PRICE * x"
+
+
+def copied(library):
+    """A step that was run in a copy of a library's names."""
+
+    def make(price):
+        names = {**vars(library), "PRICE": price}
+        exec(STEP, names)
+        return names["step"]
+
+    return make
+
+
+def planted(library):
+    """A step whose helper was run in a library's own names, and is there to import."""
+
+    def make(price):
+        library.PRICE = price
+        exec(HELPER, vars(library))
+        paid = numba.njit(library.paid)
+
+        def step(state, action, rng):
+            return paid(state), state
+
+        return step
+
+    return make
+
+
+def named(price):
+    """A step of a namespace that has the name of a module of Python."""
+    names = {"__name__": "queue", "PRICE": price}
+    exec(STEP, names)
+    return names["step"]
+
+
+def module_by_hand(price):
+    module = types.ModuleType("turtle")
+    exec("import numba\n@numba.njit\n" + HELPER, vars(module))
+    module.PRICE = price
+    sys.modules["turtle"] = module
+
+    def step(state, action, rng):
+        return module.paid(state), state
+
+    return step
+
+
+def lent(price):
+    """A step of the user that is given other names to look up."""
+    names = {**vars(statistics), "PRICE": price}
+    return types.FunctionType(other_step.__code__, names)
+
+
+def other_step(state, action, rng):
+    return PRICE * state, state  # noqa: F821
+
+
+def class_in_library(price):
+    """A class among a library's names, whose fields change their order."""
+    fields = "x y" if price == 0.25 else "y x"
+    statistics.Pair = namedtuple("Pair", fields, module="statistics")
+
+    def step(state, action, rng):
+        return statistics.Pair(0.25, 0.5).x, state
+
+    return step
+
+
+MAKERS = {
+    "a copy of math": copied(math),
+    "a copy of this package": copied(sc),
+    "names of statistics": planted(statistics),
+    "names of this package": planted(sc),
+    "a name of Python": named,
+    "a module by hand": module_by_hand,
+    "lent names": lent,
+    "a class in a library": class_in_library,
+}
+
+
+@pytest.fixture
+def clean(monkeypatch):
+    """Take back what a test puts into libraries."""
+    for library in (statistics, sc):
+        for name in ("PRICE", "paid", "Pair"):
+            monkeypatch.setitem(vars(library), name, None)
+    monkeypatch.setitem(sys.modules, "turtle", None)
+
+
+@pytest.mark.compiles
+@pytest.mark.usefixtures("clean")
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_a_step_looks_up_is_read_wherever_it_was_run(name):
+    def digests(price):
+        step = MAKERS[name](price)
+        assert owner_of_function(step) == USER
+        return fingerprint(mdp(step)).digest
+
+    first = digests(0.25)
+    assert digests(0.25) == first
+    assert digests(0.5) != first
