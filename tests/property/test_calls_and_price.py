@@ -12,6 +12,7 @@ from benchmarks.reliability import calls_and_price as benchmark
 import smoothcruiser as sc
 from smoothcruiser.engines.inspection import look
 from smoothcruiser.methods import schedule_within_limits
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.schedule.reach import OutOfTime
 
 
@@ -61,9 +62,10 @@ def test_states_that_cannot_be_compared_keep_the_price_of_inspections(tmp_path):
     problem = sc.MDP(world, **FACTS | {"num_actions": 1, "initial_state": start})
     for most in (3, 6, 9, 27):
         before = world.calls
-        _, looked = look(problem, start, 0, most_calls=most)
-        look(problem, start, 0, looked)
-        assert world.calls - before <= most
+        ledger = CallLedger()
+        looked = look(problem, start, 0, ledger, most_calls=most)
+        look(problem, start, 0, ledger, looked)
+        assert world.calls - before == ledger.total <= most
 
 
 def test_a_search_that_goes_on_reserves_the_calls_of_its_last_inspection(tmp_path):

@@ -38,7 +38,6 @@ class RunRecord(NamedTuple):
 
     name: str  # the executor's
     compile_seconds: float = 0.0
-    look_calls: int = 0  # calls that inspected the step
     seen: str = "not looked at"  # for the certificate
 
 

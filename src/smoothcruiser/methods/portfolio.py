@@ -233,7 +233,6 @@ def unstarted_answer(ready: Prepared) -> UnstartedAnswer:
         query=ready.query,
         explanation=ready.explanation,
         notes=ready.notes,
-        calls=ready.looked,
     )
 
 
@@ -244,11 +243,6 @@ class DecidedRun(Prepared):
     explanation: Decision
     spent: float = 0.0  # seconds that preparing took, without compiling
     compiling: float = 0.0  # seconds that compiling took
-
-    @property
-    def looked(self) -> int:
-        """Calls that the decision took."""
-        return self.explanation.calls_before
 
     def answer(self) -> Estimate:
         """The Estimate, with the calls of the look."""

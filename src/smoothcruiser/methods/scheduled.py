@@ -129,15 +129,14 @@ class Scheduled(Method):
         try:
             fitted_schedule = fit_schedule(self, query)
         except OutOfReach as error:
-            refusal = self._refusal(query, error)
-            refusal.calls = getattr(error, "calls", 0)  # type: ignore[attr-defined]
-            raise refusal from None
+            raise self._refusal(query, error) from None
         compute = replace(
             query.compute, shards=fitted_schedule.shards or query.compute.shards
         )
         schedule = fitted_schedule.schedule
-        if fitted_schedule.beside:  # the printed price holds all calls
-            schedule = replace(schedule, calls_beside=fitted_schedule.beside)
+        # the printed price holds all calls
+        calls_beside = query.ledger.total + fitted_schedule.inspection_calls
+        schedule = replace(schedule, calls_beside=calls_beside)
         return PreparedSchedule(
             method=self,
             query=replace(query, compute=compute),
@@ -346,14 +345,9 @@ class PreparedSchedule(Prepared):
     def price(self) -> int:
         """All calls at the most: of the schedule, and those that inspect and time the step."""
         if self.fitted is not None:
-            return self.fitted.price
+            return self.looked + self.fitted.most_calls
         look_calls: int = self.query.problem.inspection_calls
         return look_calls + int(self.explanation.num_calls)
-
-    @property
-    def looked(self) -> int:
-        """Calls that measured the simulator."""
-        return 0 if self.fitted is None else self.fitted.calls
 
     def with_pilot(self) -> Self:  # noqa: D102
         from smoothcruiser.engines.base import Job
@@ -378,7 +372,8 @@ class PreparedSchedule(Prepared):
             COMPILED.name,
             query.seed,
             query.compute.shards,
-            chosen.inspects,
+            query.ledger,
+            inspects=chosen.inspects,
         )
         explanation = replace(
             self.explanation, piloted_calls=first_samples.expected_calls
@@ -439,7 +434,10 @@ class ScheduleSession(Session):
                 ready = replace(ready, fitted=fitted)
         state_query = ready.query.at(query.state, query.seed)
         state_query = replace(
-            state_query, limits=query.limits, progress=query.progress
+            state_query,
+            limits=query.limits,
+            progress=query.progress,
+            ledger=query.ledger,
         )
         return replace(ready, query=state_query).answer()
 
@@ -473,9 +471,9 @@ class SharedScheduleSession(Session):
         self._lender = WorkerReuse(None if fitted is None else fitted.workers)
         shared_fields: dict[str, Any] = {"workers": self._lender}
         if isinstance(ready, PreparedSchedule) and ready.fitted is not None:
-            # the calls and the time of measuring are counted by the preparation
+            # the time of measuring is counted by the preparation
             shared_fields["fitted"] = replace(
-                ready.fitted, calls=0, compile_seconds=0.0, begun=None
+                ready.fitted, compile_seconds=0.0, begun=None
             )
         self._ready: Any = replace(ready, **shared_fields)
 

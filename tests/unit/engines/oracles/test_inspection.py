@@ -7,6 +7,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.inspection import look
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.states.state_copies import Guard
 
 COMMON = {"num_actions": 2, "discount": 0.3}
@@ -130,9 +131,11 @@ def test_what_is_looked_at_is_counted_and_named():
     problem = sc.MDP(
         lambda s, a, rng: (rng.random(), [s[0] + 1]), initial_state=[0], **COMMON
     )
-    calls, looked = look(problem, [0], 0)
-    assert (calls, len(looked)) == (20, 10)
-    assert look(problem, [0], 0, looked)[0] == 10
+    before, after = CallLedger(), CallLedger()
+    looked = look(problem, [0], 0, before)
+    assert (before.total, len(looked)) == (20, 10)
+    look(problem, [0], 0, after, looked)
+    assert after.total == 10
     estimate = sc.plan(problem, **PROMISE)
     assert any(
         "10 calls were repeated" in s and "looked at while it ran" in s

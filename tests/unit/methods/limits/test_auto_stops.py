@@ -10,6 +10,7 @@ from smoothcruiser.methods import schedule_within_limits as fitting
 from smoothcruiser.methods.portfolio import _Judge
 from smoothcruiser.methods.schedule_run import combine_estimates
 from smoothcruiser.query import Query
+from smoothcruiser.run_control.call_ledger import CallRole
 
 pytestmark = pytest.mark.compiles
 
@@ -52,8 +53,12 @@ def test_ctrl_c_in_the_look_counts_its_calls(number, limit):
 
 def test_ctrl_c_while_the_speed_is_measured_ends_it_all(monkeypatch):
     """Law: it is not forgotten because a search is chosen then."""
-    pressed = fitting._Pace(rate=0.0, calls=5, pressed=True)
-    monkeypatch.setattr(fitting, "_measure_pace", lambda query, most: pressed)
+
+    def measure(query, most_calls):
+        query.ledger.spend(CallRole.TIMING, 5)
+        return fitting._Pace(rate=0.0, pressed=True)
+
+    monkeypatch.setattr(fitting, "_measure_pace", measure)
     step = Counted()
     answer = sc.plan(step.problem(), delta=0.1, epsilon="1%", seconds=60.0)
     assert "Stopped by hand" in " ".join(answer.notes)
