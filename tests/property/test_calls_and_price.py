@@ -61,9 +61,8 @@ def test_states_that_cannot_be_compared_keep_the_price_of_inspections(tmp_path):
     start = world.state(1)
     problem = sc.MDP(world, **FACTS | {"num_actions": 1, "initial_state": start})
     for most in (3, 6, 9, 27):
-        before = world.calls
-        ledger = CallLedger()
-        looked = look(problem, start, 0, ledger, most_calls=most)
+        before, ledger = world.calls, CallLedger(most)
+        looked = look(problem, start, 0, ledger)
         look(problem, start, 0, ledger, looked)
         assert world.calls - before == ledger.total <= most
 

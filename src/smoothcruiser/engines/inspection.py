@@ -117,22 +117,19 @@ def look(
     seed: int,
     ledger: CallLedger,
     looked: Looks | None = None,
-    most_calls: int | None = None,
     seconds: float | None = None,
 ) -> Looks:
     """The pairs inspected, before a run or after it; ``ledger`` gets the calls.
 
     After a run, ``looked`` are the pairs that were inspected before it.
-    ``most_calls`` bounds the calls of both inspections together. After ``seconds`` no
+    The price of ``ledger`` bounds the calls of both inspections together. After ``seconds`` no
     further pair is inspected; there is always one.
 
     Raises ``OracleError`` for a step that breaks its contract.
     """
     if problem.tables is not None or problem.is_terminal(state):
         return ()
-    max_pairs = problem.inspected_pairs
-    if most_calls is not None:
-        max_pairs = min(max_pairs, most_calls // CALLS_PER_LOOK)
+    max_pairs = int(min(problem.inspected_pairs, ledger.left / CALLS_PER_LOOK))
     inspector = _Inspector(problem, state, seed, max_pairs)
     if seconds is not None:
         inspector.seconds = min(seconds, LOOK_SECONDS)

@@ -32,7 +32,7 @@ from typing import Any
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.inspection import Looks, look, retyped_by
 from smoothcruiser.engines.pools.base import Build, Pool
-from smoothcruiser.engines.registry import make_engine
+from smoothcruiser.engines.registry import COMPILED, make_engine
 from smoothcruiser.engines.root_scores import WHOLE
 from smoothcruiser.engines.run import RootSums
 from smoothcruiser.engines.shards import Partial, Shard, cut_shards
@@ -264,13 +264,7 @@ class FirstSamples:
 
 @stoppable()
 def draw_first_samples(
-    job: Job,
-    executor: str,
-    seed: int,
-    shards: int | None,
-    ledger: CallLedger,
-    *,
-    inspects: bool,
+    job: Job, seed: int, shards: int | None, ledger: CallLedger, *, inspects: bool
 ) -> FirstSamples:
     """The first samples of a run, and its likely cost.
 
@@ -279,17 +273,15 @@ def draw_first_samples(
     problem, schedule, state = job.problem, job.schedule, job.state
     rule = stopping_rule(schedule, shards, problem.mover(state))
     job = replace(job, center=rule.center, score=rule.score)
-    engine = make_engine(executor, job)
+    engine = make_engine(COMPILED.name, job)
     is_value_only = schedule.root.target == "value"
     actions = [0] if is_value_only else problem.legal_actions(state)
-    inspected = CallLedger()
-    inspected_pairs: Looks = ()
+    inspected, inspected_pairs = CallLedger(), Looks()
     sums_by_shard: dict[tuple[int, int], Partial] = {}
-    expected_calls, start_time = 0.0, time.perf_counter()
     try:
         if inspects:
             inspected_pairs = look(problem, state, seed, inspected)
-            start_time = time.perf_counter()
+        expected_calls, start_time = 0.0, time.perf_counter()
         for action in actions:
             root_sums, num_calls = RootSums(), 0
             for shard in _pilot_shards(cut_shards(schedule, shards=shards)[0]):
@@ -302,8 +294,8 @@ def draw_first_samples(
             )
     except KeyboardInterrupt:
         ledger.add(inspected)
-        for partial_sums in sums_by_shard.values():
-            ledger.spend(CallRole.SAMPLES, partial_sums.calls)
+        calls_made = sum(partial_sums.calls for partial_sums in sums_by_shard.values())
+        ledger.spend(CallRole.SAMPLES, calls_made)
         raise
     return FirstSamples(
         sums_by_shard,

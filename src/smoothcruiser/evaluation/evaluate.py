@@ -148,12 +148,10 @@ def _run_evaluation(
     look_seconds = LOOK_SECONDS if time_limit is None else BEFORE_SHARE * time_limit
     look_seconds = max(look_seconds, LEAST_SECONDS)
     phases.begin("inspecting")
-    ledger, pairs = CallLedger(), Looks()
+    ledger, pairs = CallLedger(look_calls), Looks()
     if not phases.refused:
         look_seconds = min(LOOK_SECONDS, look_seconds)
-        pairs = _inspect_step(
-            query, ledger, control.hold, None, look_calls, look_seconds
-        )
+        pairs = _inspect_step(query, ledger, control.hold, None, look_seconds)
     # each pair is called once more at the end
     rollouts.spend(ledger.total + len(pairs))
     call_seconds = clock.elapsed() / max(1, ledger.total)
@@ -177,7 +175,7 @@ def _run_evaluation(
     repeated = CallLedger()
     if pairs and call_seconds <= last_look_seconds:
         hold = StopRequest() if is_by_hand else control.hold
-        _inspect_step(query, repeated, hold, pairs, None, last_look_seconds)
+        _inspect_step(query, repeated, hold, pairs, last_look_seconds)
     rollouts.spend(repeated.total - len(pairs))
     inspection = describe_inspections(
         len(pairs), repeated.total, rollouts.looks, rollouts.doubts
@@ -223,13 +221,11 @@ def _inspect_step(
     ledger: CallLedger,
     hold: StopRequest,
     pairs: Looks | None,
-    most_calls: int | None,
     seconds: float,
 ) -> Looks:
     """The result of ``look``; after a stop in the middle there is none."""
-    arguments = (query.problem, query.place, query.seed, ledger, pairs, most_calls)
     with suppress(KeyboardInterrupt), hold.opened():
-        return look(*arguments, seconds)
+        return look(query.problem, query.place, query.seed, ledger, pairs, seconds)
     return ()
 
 

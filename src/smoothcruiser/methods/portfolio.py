@@ -20,7 +20,11 @@ from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.estimate import Estimate, Interval
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, UnstartedAnswer
 from smoothcruiser.methods.certified_search import PreparedSearch, ask, memory_of
-from smoothcruiser.methods.schedule_run import combine_estimates, intersect_intervals
+from smoothcruiser.methods.schedule_run import (
+    combine_estimates,
+    intersect_intervals,
+    with_calls_before,
+)
 from smoothcruiser.methods.scheduled import PreparedSchedule
 from smoothcruiser.progress import Progress, add_earlier_work, says_stop
 from smoothcruiser.query import Query
@@ -467,17 +471,6 @@ def choice_notes(ready: Prepared) -> tuple[str, ...]:
     timed_text = "timed it" if look_calls else "timed the simulator"
     call_purposes += [f"{timed_calls:,} {timed_text}"] * (timed_calls > 0)
     return (f"Of the calls, {' and '.join(call_purposes)}.",)
-
-
-def with_calls_before(estimate: Estimate, calls: int) -> Estimate:
-    """The estimate where so many calls were made before its own."""
-    calls_spent, price = estimate.calls_spent, estimate.price
-    return replace(
-        estimate,
-        num_calls=estimate.num_calls + calls,
-        calls_spent=None if calls_spent is None else calls_spent + calls,
-        price=None if price is None else price + calls,
-    )
 
 
 def _with_seconds(ready: P, seconds: float | None) -> P:

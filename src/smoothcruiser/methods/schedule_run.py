@@ -150,7 +150,7 @@ def _run_schedule(
         query.progress, keep_shard, interval_of(problem, state, stop_rule)
     )
     job = Job(problem, schedule, state, stop_rule.center, stop_rule.score)
-    call_ledger = query.ledger.copy(query.ledger.total + chosen.most_calls)
+    call_ledger = query.ledger.copy()
     try:
         outcome, ran = _sample_shards(
             query, chosen, job, ledger, call_ledger, listener, opened, replay
@@ -163,7 +163,9 @@ def _run_schedule(
     estimate = replace(
         estimate,
         run=None if keeper is None else keeper[1],
-        **call_ledger.fields(),
+        num_calls=call_ledger.used,
+        calls_spent=call_ledger.total,
+        price=query.ledger.total + chosen.most_calls(problem),
         seconds=estimate.seconds
         + (0.0 if chosen.begun is None else chosen.begun.seconds),
     )
@@ -404,7 +406,7 @@ def combine_estimates(
     policy = _regularized_policy(query, q_values)
     mover = query.problem.mover(query.place)
     return replace(
-        second,
+        with_calls_before(second, first.num_calls),
         value=value,
         interval=interval,
         q_values=q_values,
@@ -416,9 +418,6 @@ def combine_estimates(
         ),
         epsilon=epsilon,
         delta=delta,
-        num_calls=first.num_calls + second.num_calls,
-        calls_spent=first.num_calls + (second.calls_spent or second.num_calls),
-        price=None if second.price is None else first.num_calls + second.price,
         seconds=first.seconds + second.seconds,
         compile_seconds=first.compile_seconds + second.compile_seconds,
         notes=(
@@ -426,6 +425,17 @@ def combine_estimates(
             f"Certified search had ±{first.epsilon:.3g} after {first.num_calls:,} calls; "
             "its intervals and the schedule's hold together.",
         ),
+    )
+
+
+def with_calls_before(estimate: Estimate, calls: int) -> Estimate:
+    """The estimate where so many calls were made before its own."""
+    calls_spent, price = estimate.calls_spent, estimate.price
+    return replace(
+        estimate,
+        num_calls=estimate.num_calls + calls,
+        calls_spent=None if calls_spent is None else calls_spent + calls,
+        price=None if price is None else price + calls,
     )
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from smoothcruiser.engines.shards import CALLS_PER_SHARD
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, Unpayable
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
 from smoothcruiser.run_control.call_ledger import CallRole
 from smoothcruiser.run_control.clock import Clock, pause_clock
@@ -89,23 +90,20 @@ class FittedSchedule:
     pressed: bool = False  # Ctrl-C, while the simulator was measured
     compile_seconds: float = 0.0  # before it was measured
     inspects: bool = True  # whether the step is inspected, before and after the run
-    looks: int = 0  # calls of the inspections, at the most
     workers: TimedWorkers | None = None  # those that were timed
     begun: FirstSamples | None = None  # samples of the run that a pilot took
     # half-width at which an action may stop; None: the schedule's epsilon
     wanted: float | None = None
 
-    @property
-    def inspection_calls(self) -> int:
+    def inspection_calls(self, problem: Problem) -> int:
         """Calls beside those of the schedule, at the most."""
-        return self.looks if self.inspects else 0
+        return problem.inspection_calls if self.inspects else 0
 
-    @property
-    def most_calls(self) -> int:
+    def most_calls(self, problem: Problem) -> int:
         """All calls of the run, at the most."""
         price = self.schedule.num_calls
         price = price if price <= self.room else int(self.room)
-        return self.inspection_calls + price
+        return self.inspection_calls(problem) + price
 
     def again(self) -> FittedSchedule:
         """The same, where the time of choosing it is counted elsewhere."""
@@ -126,13 +124,13 @@ def fit_schedule(method: ScheduleMaker, query: Query) -> FittedSchedule:
             "(epsilon=0.1, or epsilon='5%'), or a limit for the best promise that it "
             "pays for: budget= or seconds=."
         )
-    look_calls = query.problem.inspection_calls
     if limits.calls is None and limits.seconds is None:
-        return FittedSchedule(schedule=method.schedule(query), looks=look_calls)
+        return FittedSchedule(schedule=method.schedule(query))
     requested_schedule, price_text = _requested_schedule(method, query, clock)
     budget: float = math.inf
     if limits.calls is not None:
-        budget = limits.calls - (look_calls if _inspects(query) else 0)
+        inspection_calls = query.problem.inspection_calls if _inspects(query) else 0
+        budget = limits.calls - inspection_calls
     pace = _Pace()
     if limits.seconds is not None:
         pace = _measure_pace(query, _to_measure(budget, requested_schedule))
@@ -183,7 +181,6 @@ def _within(
         seconds=clock.elapsed(),
         pressed=pace.pressed,
         compile_seconds=pace.compile_seconds,
-        looks=query.problem.inspection_calls,
         inspects=_inspects(query),
         workers=pace.opened,
         wanted=wanted_width,

@@ -135,7 +135,9 @@ class Scheduled(Method):
         )
         schedule = fitted_schedule.schedule
         # the printed price holds all calls
-        calls_beside = query.ledger.total + fitted_schedule.inspection_calls
+        calls_beside = query.ledger.total + fitted_schedule.inspection_calls(
+            query.problem
+        )
         schedule = replace(schedule, calls_beside=calls_beside)
         return PreparedSchedule(
             method=self,
@@ -324,30 +326,29 @@ class PreparedSchedule(Prepared):
 
     def check(self) -> None:
         """Refuse a price above the default budget, where no limit was named."""
-        problem, schedule = self.query.problem, self.explanation
-        limits, look_calls = self.query.limits, problem.inspection_calls
+        problem, limits = self.query.problem, self.query.limits
         if limits.calls is not None or limits.seconds is not None:
             return
-        if schedule.num_calls + look_calls <= DEFAULT_BUDGET:
+        if self.price <= DEFAULT_BUDGET:
             return
         from smoothcruiser.schedule.alternatives import PromiseRequest, refusal
 
-        price = short(schedule.num_calls + look_calls)
         raise refusal(
             problem.facts,
-            PromiseRequest.of(schedule),
-            price,
+            PromiseRequest.of(self.explanation),
+            short(self.price),
             DEFAULT_BUDGET,
-            look_calls,
+            problem.inspection_calls,
         )
 
     @property
     def price(self) -> int:
         """All calls at the most: of the schedule, and those that inspect and time the step."""
-        if self.fitted is not None:
-            return self.looked + self.fitted.most_calls
-        look_calls: int = self.query.problem.inspection_calls
-        return look_calls + int(self.explanation.num_calls)
+        return self.looked + self._chosen.most_calls(self.query.problem)
+
+    @property
+    def _chosen(self) -> FittedSchedule:
+        return self.fitted or FittedSchedule(schedule=self.explanation)
 
     def with_pilot(self) -> Self:  # noqa: D102
         from smoothcruiser.engines.base import Job
@@ -369,7 +370,6 @@ class PreparedSchedule(Prepared):
         self.check()
         first_samples = draw_first_samples(
             Job(query.problem, chosen.schedule, query.place),
-            COMPILED.name,
             query.seed,
             query.compute.shards,
             query.ledger,
@@ -386,9 +386,7 @@ class PreparedSchedule(Prepared):
         """The Estimate of one run; with a store its finished shards are kept."""
         if self.stored is None:
             self.check()
-        chosen = self.fitted or FittedSchedule(
-            schedule=self.explanation, looks=self.query.problem.inspection_calls
-        )
+        chosen = self._chosen
         lender = self.workers or chosen.workers
         open_workers = None if lender is None else lender.open
         return self.annotated(start_run(self.query, chosen, self.stored, open_workers))
@@ -519,10 +517,7 @@ def run(
     if problem.is_terminal(query.place):
         return terminal_estimate(problem, query.place, schedule.method)
     with show_bar(query.progress):
-        look_calls = problem.inspection_calls
-        estimate = start_run(
-            query, FittedSchedule(schedule=schedule, looks=look_calls)
-        )
+        estimate = start_run(query, FittedSchedule(schedule=schedule))
         finish(query.progress, **last_report(estimate))
     return estimate
 

@@ -30,12 +30,8 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import METHODS
 from smoothcruiser.methods.base import Prepared, Session, prepare_answer
-from smoothcruiser.methods.portfolio import (
-    ChosenMethod,
-    Race,
-    choice_notes,
-    with_calls_before,
-)
+from smoothcruiser.methods.portfolio import ChosenMethod, Race, choice_notes
+from smoothcruiser.methods.schedule_run import with_calls_before
 from smoothcruiser.methods.scheduled import (
     PreparedSchedule,
     ScheduleSession,

@@ -300,12 +300,12 @@ class _Inspections:
         from smoothcruiser.engines.inspection import look
 
         # at most a tenth of the limits
-        ledger = CallLedger()
         max_calls = None if calls is None else calls // 10
+        ledger = CallLedger(max_calls)
         max_seconds = None if seconds is None else seconds / 10.0
         start_args = tree.problem, tree.state, tree.seed, ledger
         try:
-            self.looked = look(*start_args, None, max_calls, max_seconds)
+            self.looked = look(*start_args, None, max_seconds)
         finally:
             tree.spend(ledger.total)
         if calls is None or max_calls is None:

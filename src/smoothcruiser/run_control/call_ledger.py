@@ -23,7 +23,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from enum import StrEnum
-from typing import TypedDict
 
 
 class CallRole(StrEnum):
@@ -34,14 +33,6 @@ class CallRole(StrEnum):
     PILOT = "pilot"  # whether states come back; its own inspection too
     SAMPLES = "samples"  # behind the answer
     AHEAD = "ahead"  # samples of workers beyond an early stop, behind no answer
-
-
-class CallFields(TypedDict):
-    """The calls of a run as an Estimate has them."""
-
-    num_calls: int
-    calls_spent: int
-    price: int | None
 
 
 class CallLedger:
@@ -88,7 +79,3 @@ class CallLedger:
     def left(self) -> float:
         """The calls that the price still allows; infinity where there is none."""
         return math.inf if self.price is None else self.price - self.total
-
-    def fields(self) -> CallFields:
-        """The calls as fields of an Estimate."""
-        return {"num_calls": self.used, "calls_spent": self.total, "price": self.price}

@@ -97,7 +97,7 @@ def draw_part(problem: Problem, item: tuple[int, list[PairJob]]) -> list[JobResu
 
 
 def look_elsewhere(
-    problem: Problem, item: tuple[Any, int, CallLedger, Looks | None, int, float]
+    problem: Problem, item: tuple[Any, int, CallLedger, Looks | None, float]
 ) -> tuple[CallLedger, Looks]:
     """Inspect the step, and return as much of the result as can be sent back."""
     pairs = sendable(look(problem, *item))
@@ -135,20 +135,15 @@ class ParallelSampler(Sampler):
         """None: each worker inspects the step for itself."""
 
     def look(
-        self,
-        state: Any,
-        ledger: CallLedger,
-        looked: Looks | None,
-        most_calls: int,
-        seconds: float,
+        self, state: Any, ledger: CallLedger, looked: Looks | None, seconds: float
     ) -> Looks:
         """Inspect the step in a worker.
 
         A simulator that crashes must not take this process with it.
         """
-        look_arguments = (state, self.seed, CallLedger(), looked, most_calls, seconds)
+        item = (state, self.seed, CallLedger(ledger.price), looked, seconds)
         with self._in_time():
-            worker_ledger, pairs = self.pool.ask(look_elsewhere, look_arguments)
+            worker_ledger, pairs = self.pool.ask(look_elsewhere, item)
         ledger.add(worker_ledger)
         return pairs
 

@@ -96,19 +96,12 @@ class Sampler:
         return self.guard.looks
 
     def look(
-        self,
-        state: Any,
-        ledger: CallLedger,
-        looked: Looks | None,
-        most_calls: int,
-        seconds: float,
+        self, state: Any, ledger: CallLedger, looked: Looks | None, seconds: float
     ) -> Looks:
         """Run ``inspection.look`` where the step runs."""
         from smoothcruiser.engines.inspection import look
 
-        return look(
-            self.problem, state, self.seed, ledger, looked, most_calls, seconds
-        )
+        return look(self.problem, state, self.seed, ledger, looked, seconds)
 
     def draw(self, batch: Batch, max_samples: int) -> None:
         """Take the next samples of a batch, at most ``max_samples`` of them.

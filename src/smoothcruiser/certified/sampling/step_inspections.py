@@ -46,14 +46,13 @@ class StepInspections:
         A stop in the middle leaves the step uninspected, and it is inspected when the
         search goes on.
         """
-        start_time, ledger = time.perf_counter(), CallLedger()
+        start_time = time.perf_counter()
+        ledger = CallLedger(calls_left // INSPECTED_SHARE)
         seconds_share = BEFORE_SHARE * limits.control.clock.left()
         seconds = min(LOOK_SECONDS, max(LEAST_SECONDS, seconds_share))
         try:
             with limits.control.hold.opened():
-                self.looked = sampler.look(
-                    state, ledger, None, calls_left // INSPECTED_SHARE, seconds
-                )
+                self.looked = sampler.look(state, ledger, None, seconds)
         except (KeyboardInterrupt, Interrupted):
             return ledger.total
         self._each = (time.perf_counter() - start_time) / max(1, ledger.total)
@@ -94,7 +93,7 @@ class StepInspections:
                 control.hold.opened(),
             ):
                 seconds = min(LOOK_SECONDS, seconds_left)
-                sampler.look(state, ledger, pairs, 0, seconds)
+                sampler.look(state, ledger, pairs, seconds)
         calls_counted = 0 if self.asked else len(self.looked)
         self.asked = ledger.total
         return self.asked - calls_counted
