@@ -129,7 +129,9 @@ def look(
     """
     if problem.tables is not None or problem.is_terminal(state):
         return ()
-    max_pairs = int(min(problem.inspected_pairs, ledger.left / CALLS_PER_LOOK))
+    max_pairs = problem.inspected_pairs
+    if ledger.left is not None:
+        max_pairs = min(max_pairs, ledger.left // CALLS_PER_LOOK)
     inspector = _Inspector(problem, state, seed, max_pairs)
     if seconds is not None:
         inspector.seconds = min(seconds, LOOK_SECONDS)

@@ -246,9 +246,7 @@ def look_here(engine: Engine, item: Any) -> tuple[CallLedger, Looks]:
     """An inspection of the step: ``item`` is (seed, ledger, looks, seconds), perhaps a Move."""
     seed, ledger, looked, seconds, *moves = item
     state = moves[0].parts["state"] if moves else engine.job.state
-    return ledger, look(
-        engine.job.problem, state, seed, ledger, looked, seconds=seconds
-    )
+    return ledger, look(engine.job.problem, state, seed, ledger, looked, seconds)
 
 
 def look_elsewhere(engine: Engine, item: Any) -> tuple[CallLedger, Looks]:

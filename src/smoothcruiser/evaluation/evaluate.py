@@ -151,7 +151,8 @@ def _run_evaluation(
     ledger, pairs = CallLedger(look_calls), Looks()
     if not phases.refused:
         look_seconds = min(LOOK_SECONDS, look_seconds)
-        pairs = _inspect_step(query, ledger, control.hold, None, look_seconds)
+        with suppress(KeyboardInterrupt), control.hold.opened():
+            pairs = look(problem, state, query.seed, ledger, None, look_seconds)
     # each pair is called once more at the end
     rollouts.spend(ledger.total + len(pairs))
     call_seconds = clock.elapsed() / max(1, ledger.total)
@@ -175,7 +176,8 @@ def _run_evaluation(
     repeated = CallLedger()
     if pairs and call_seconds <= last_look_seconds:
         hold = StopRequest() if is_by_hand else control.hold
-        _inspect_step(query, repeated, hold, pairs, last_look_seconds)
+        with suppress(KeyboardInterrupt), hold.opened():
+            look(problem, state, query.seed, repeated, pairs, last_look_seconds)
     rollouts.spend(repeated.total - len(pairs))
     inspection = describe_inspections(
         len(pairs), repeated.total, rollouts.looks, rollouts.doubts
@@ -214,19 +216,6 @@ def _run_evaluation(
         notes=notes_of(query, policy, summary, rollouts, control),
         standard_error=summary.standard_error,
     )
-
-
-def _inspect_step(
-    query: Query,
-    ledger: CallLedger,
-    hold: StopRequest,
-    pairs: Looks | None,
-    seconds: float,
-) -> Looks:
-    """The result of ``look``; after a stop in the middle there is none."""
-    with suppress(KeyboardInterrupt), hold.opened():
-        return look(query.problem, query.place, query.seed, ledger, pairs, seconds)
-    return ()
 
 
 def start_of(policy: Any, state: Any) -> Any:

@@ -36,7 +36,7 @@ from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
 from smoothcruiser.problem.model.known_outcomes import BadRow, NoRow
 from smoothcruiser.query import Query
-from smoothcruiser.run_control.call_ledger import CallLedger, CallRole
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.run_control.clock import Clock, pause_clock
 from smoothcruiser.run_control.control import Limits
 from smoothcruiser.schedule.compiler.optimizer import LARGEST_EXACT
@@ -483,7 +483,7 @@ class AutoChoice:
             epsilon=self.promise.epsilon,
             delta=self.promise.delta,
             pilot=self.pilot,
-            measured=self.query.ledger.count(CallRole.TIMING),
+            calls_before=self.query.ledger.total,
             levels=levels,
         )
         advised = suggestion(self.problem, self.promise, self.pilot)

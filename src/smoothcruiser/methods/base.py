@@ -468,9 +468,8 @@ def _prepare_refused(method: Method, query: Query) -> Prepared:
 
 def last_report(estimate: Estimate) -> dict[str, Any]:
     """The fields of the last report: the calls that were made, and their interval."""
-    calls_spent = estimate.calls_spent
     return {
-        "calls": estimate.num_calls if calls_spent is None else calls_spent,
+        "calls": estimate.calls_spent or estimate.num_calls,
         "price": estimate.price,
         "seconds": estimate.seconds,
         "interval": estimate.interval,

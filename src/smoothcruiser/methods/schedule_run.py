@@ -150,22 +150,21 @@ def _run_schedule(
         query.progress, keep_shard, interval_of(problem, state, stop_rule)
     )
     job = Job(problem, schedule, state, stop_rule.center, stop_rule.score)
-    call_ledger = query.ledger.copy()
+    call_ledger = query.ledger.copy(query.ledger.total + chosen.most_calls(problem))
     try:
         outcome, ran = _sample_shards(
             query, chosen, job, ledger, call_ledger, listener, opened, replay
         )
     except (StoreError, WorkersLost) as error:
         raise type(error)(f"{error} {resume_hint}") from error
-    estimate = assemble(problem, state, stop_rule, outcome, ran, seed=query.seed)
     call_ledger.spend(CallRole.SAMPLES, outcome.num_calls)
     call_ledger.spend(CallRole.AHEAD, outcome.calls_spent - outcome.num_calls)
+    estimate = assemble(
+        problem, state, stop_rule, outcome, ran, call_ledger, seed=query.seed
+    )
     estimate = replace(
         estimate,
         run=None if keeper is None else keeper[1],
-        num_calls=call_ledger.used,
-        calls_spent=call_ledger.total,
-        price=query.ledger.total + chosen.most_calls(problem),
         seconds=estimate.seconds
         + (0.0 if chosen.begun is None else chosen.begun.seconds),
     )

@@ -41,7 +41,6 @@ from smoothcruiser.problem.arguments import check_keywords, is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback
 from smoothcruiser.query import ComputeKeywords, Query
-from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.run_control.clock import Clock, pause_clock
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ class AutoSession(Session):
             if self._inner is None:
                 return ready.answer()
             look_calls, choice_words = ready.looked, choice_notes(ready)
-            query = replace(query, ledger=CallLedger())  # they are added below
+            query = query.at(query.state, query.seed)  # they are added below
             self._notes = ready.notes
         compile_seconds = watch.compile_seconds()
         if look_calls and query.limits.calls is not None:  # the look was paid for

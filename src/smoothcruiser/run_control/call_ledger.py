@@ -20,7 +20,6 @@ they come back (``add``, or ``spend``).
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from enum import StrEnum
 
@@ -76,6 +75,6 @@ class CallLedger:
         return self.total - self.count(CallRole.AHEAD)
 
     @property
-    def left(self) -> float:
-        """The calls that the price still allows; infinity where there is none."""
-        return math.inf if self.price is None else self.price - self.total
+    def left(self) -> int | None:
+        """The calls that the price still allows; None where there is none."""
+        return None if self.price is None else self.price - self.total
