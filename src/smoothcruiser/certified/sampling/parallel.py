@@ -100,8 +100,7 @@ def look_elsewhere(
     problem: Problem, item: tuple[Any, int, CallLedger, Looks | None, float]
 ) -> tuple[CallLedger, Looks]:
     """Inspect the step, and return as much of the result as can be sent back."""
-    pairs = sendable(look(problem, *item))
-    return item[2], pairs
+    return item[2], sendable(look(problem, *item))
 
 
 def itself(problem: Problem) -> Problem:
