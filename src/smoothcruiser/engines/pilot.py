@@ -42,7 +42,7 @@ from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import call_oracle, companion_hung
-from smoothcruiser.query import Compute
+from smoothcruiser.query import Query
 from smoothcruiser.run_control.call_ledger import CallLedger, CallRole
 from smoothcruiser.run_control.call_seconds import (
     Breaker,
@@ -90,41 +90,40 @@ class Pilot:
 
 
 def run_pilot(
-    problem: Problem,
-    state: Any,
-    seed: int,
-    ledger: CallLedger,
+    query: Query,
     *,
     calls: int,
     steps: int = STEPS,
     seconds: float = math.inf,
     patience: float = math.inf,
-    compute: Compute = Compute(),
 ) -> Pilot:
     """Inspect the step, then walk for ``calls`` calls, both for ``seconds`` at the most.
 
     A walk takes legal actions at random, and begins anew after ``steps`` steps or at
     the end of an episode. Faults of the step are raised as in a run. There is at least
     one pair of calls; one that still lasts after ``patience`` seconds is broken off,
-    and the look with it. ``ledger`` gets the calls.
+    and the look with it. The query's ledger gets the calls.
 
-    Where ``compute`` has the step run by workers, one of them looks.
+    Where ``query.compute`` has the step run by workers, one of them looks.
     """
     from smoothcruiser.engines.registry import choose
 
-    executor = choose(problem, compute)
+    problem, state, seed = query.problem, query.place, query.seed
+    executor = choose(problem, query.compute)
     if executor.pool is not None:
         look_arguments = (state, seed, calls, steps, seconds, patience)
         pool = executor.pool(
-            Build(problem, _same_problem), replace(compute, workers=1)
+            Build(problem, _same_problem), replace(query.compute, workers=1)
         )
         try:
             pilot = _ask_worker(pool, look_arguments, patience)
         finally:
             pool.close()
-        ledger.spend(CallRole.PILOT, pilot.calls)
+        query.ledger.spend(CallRole.PILOT, pilot.calls)
         return pilot
-    return _look_here(problem, ledger, state, seed, calls, steps, seconds, patience)
+    return _look_here(
+        problem, query.ledger, state, seed, calls, steps, seconds, patience
+    )
 
 
 def _same_problem(problem: Problem) -> Problem:

@@ -80,7 +80,7 @@ def assemble(
         q_values=q_values,
         policy=policy,
         action=best_action(policy, q_values, mover) if q_values else None,
-        num_calls=ledger.used,
+        num_calls=ledger.used_calls,
         epsilon=schedule.epsilon
         if (outcome.finished and rule.wanted is None) or not has_promise
         else min(

@@ -333,19 +333,14 @@ class AutoChoice:
         if self.limits.seconds is not None:
             pilot_seconds = max(LEAST_PILOT, PILOT_SECONDS * self.limits.seconds)
             longest_wait = self.limits.seconds - self._elapsed_seconds
-        query = self.query
         with pause_clock():
             from smoothcruiser.engines.pilot import STEPS, run_pilot
         self.pilot = run_pilot(
-            self.problem,
-            query.place,
-            query.seed,
-            query.ledger,
+            self.query,
             calls=walk_calls,
             steps=steps_that_matter(self.problem, self.promise, STEPS),
             seconds=pilot_seconds,
             patience=longest_wait,
-            compute=query.compute,
         )
         return self.pilot.comes_back or self.problem.deterministic
 

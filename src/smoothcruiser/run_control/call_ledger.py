@@ -6,7 +6,7 @@ loses none, and no error has to carry a count:
 
   price   all calls that the request may make; None where nothing bounds them
   total   those made:              Estimate.calls_spent
-  used    those behind the answer: Estimate.num_calls
+  used_calls  those behind the answer: Estimate.num_calls
   left    those that the price still allows, which is the room of the next part
 
 A query has the ledger of its preparation, which times the simulator; each run of what
@@ -47,7 +47,8 @@ class CallLedger:
 
     def add(self, other: CallLedger) -> None:
         """Enter the calls of a part of the request, or of a worker."""
-        self._calls.update(other._calls)
+        for role in CallRole:
+            self.spend(role, other.count(role))
 
     def move_to(self, other: CallLedger) -> None:
         """Enter all calls on another ledger, and none of them here any more."""
@@ -70,7 +71,7 @@ class CallLedger:
         return self._calls.total()
 
     @property
-    def used(self) -> int:
+    def used_calls(self) -> int:
         """The calls behind the answer."""
         return self.total - self.count(CallRole.AHEAD)
 

@@ -4,7 +4,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.pilot import run_pilot
-from smoothcruiser.run_control.call_ledger import CallLedger
+from smoothcruiser.query import Query
 
 
 def mdp(step, **more):
@@ -33,7 +33,7 @@ def test_it_sees_whether_states_return_and_chance_plays(step, comes_back, by_cha
 
     (Walks begin at the same state, so clockwork returns to its first states.)
     """
-    found = run_pilot(mdp(step), 0, 0, CallLedger(), calls=64)
+    found = run_pilot(Query.of(mdp(step), 0, seed=0), calls=64)
     assert (found.comes_back, found.by_chance) == (comes_back, by_chance)
 
 
@@ -47,11 +47,11 @@ def test_every_call_is_counted_and_one_seed_gives_one_look():
         made.append(state)
         return ring(state, action, rng)
 
-    one = run_pilot(mdp(step), 0, 3, CallLedger(), calls=40)
+    one = run_pilot(Query.of(mdp(step), 0, seed=3), calls=40)
     assert one.calls == len(made) > 40
-    assert one == run_pilot(mdp(step), 0, 3, CallLedger(), calls=40)
+    assert one == run_pilot(Query.of(mdp(step), 0, seed=3), calls=40)
     assert one.seconds > 0.0
-    assert run_pilot(mdp(ring), 0, 0, CallLedger(), calls=64, seconds=-1.0).steps == 0
+    assert run_pilot(Query.of(mdp(ring), 0, seed=0), calls=64, seconds=-1.0).steps == 0
 
 
 def test_steps_left_tell_states_of_a_horizon_apart():
@@ -60,8 +60,8 @@ def test_steps_left_tell_states_of_a_horizon_apart():
     def counter(state, action, rng):
         return 0.5, 1  # one and the same state from then on
 
-    plain = run_pilot(mdp(counter), 0, 0, CallLedger(), calls=8)
-    cut = run_pilot(mdp(counter, horizon=8), 0, 0, CallLedger(), calls=8)
+    plain = run_pilot(Query.of(mdp(counter), 0, seed=0), calls=8)
+    cut = run_pilot(Query.of(mdp(counter, horizon=8), 0, seed=0), calls=8)
     assert (plain.returned, cut.returned) == (7, 0)
 
 
@@ -72,7 +72,7 @@ def test_the_callers_state_is_left_alone_and_ends_begin_anew():
         return 0.5, [state[0] + 1, state[1]], state[0] == 2
 
     problem = mdp(step, terminal=True, initial_state=start, key=tuple)
-    found = run_pilot(problem, start, 0, CallLedger(), calls=30)
+    found = run_pilot(Query.of(problem, start, seed=0), calls=30)
     assert start == [0, 1]
     assert found.steps == 20  # of 30, every third ended an episode
 
@@ -92,4 +92,6 @@ def test_it_says_that_states_come_back_only_where_they_do():
         fork: "walks from the start meet the same states",
     }
     for step, expected in words.items():
-        assert run_pilot(mdp(step), 0, 0, CallLedger(), calls=64).returning == expected
+        assert (
+            run_pilot(Query.of(mdp(step), 0, seed=0), calls=64).returning == expected
+        )
