@@ -4,10 +4,10 @@ A request calls the step to inspect it, to time it, to see whether states come b
 to sample. Each of these calls is entered where it is made, so a stop in the middle
 loses none, and no error has to carry a count:
 
-  price   all calls that the request may make; None where nothing bounds them
-  total   those made:              Estimate.calls_spent
+  price       all calls that the request may make; None where nothing bounds them
+  total       those made:              Estimate.calls_spent
   used_calls  those behind the answer: Estimate.num_calls
-  left    those that the price still allows, which is the room of the next part
+  left        those that the price still allows, which is the room of the next part
 
 A query has the ledger of its preparation, which times the simulator; each run of what
 was prepared goes on from a copy of it.
