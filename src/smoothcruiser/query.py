@@ -16,7 +16,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
@@ -34,6 +34,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Progress
 from smoothcruiser.progress import progress_callback as read_progress
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.run_control.control import NO_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ class Query:
     seed: int = 0
     progress: Callback | None = None
     given: frozenset[str] = frozenset()
+    # calls that preparing the answer made
+    ledger: CallLedger = field(default_factory=CallLedger, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -230,8 +233,8 @@ class Query:
         return replace(self, problem=problem, promise=promise)
 
     def at(self, state: Any, seed: int) -> Query:
-        """The same request about another state, with a seed of its own."""
-        return replace(self, state=state, seed=seed)
+        """The same request about another state, with a seed and calls of its own."""
+        return replace(self, state=state, seed=seed, ledger=CallLedger())
 
 
 def _is_given(name: str, value: object) -> bool:

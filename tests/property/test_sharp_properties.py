@@ -18,6 +18,7 @@ import smoothcruiser as sc
 from smoothcruiser.engines.inspection import look
 from smoothcruiser.methods import schedule_within_limits
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.reach import OutOfTime
@@ -247,10 +248,10 @@ def test_states_that_cannot_be_compared_keep_the_price_of_inspections(tmp_path):
     start = world.state(1)
     problem = sc.MDP(world, **FACTS | {"num_actions": 1, "initial_state": start})
     for most in (3, 6, 9, 27):
-        before = world.calls
-        _, looked = look(problem, start, 0, most_calls=most)
-        look(problem, start, 0, looked)
-        assert world.calls - before <= most
+        before, ledger = world.calls, CallLedger(most)
+        looked = look(problem, start, 0, ledger)
+        look(problem, start, 0, ledger, looked)
+        assert world.calls - before == ledger.total <= most
 
 
 def test_a_search_that_goes_on_reserves_the_calls_of_its_last_inspection(tmp_path):

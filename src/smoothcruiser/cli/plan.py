@@ -249,25 +249,24 @@ def _plan_one(
     request: dict[str, Any], compare_exact: bool, head: Head
 ) -> tuple[Any, Any]:
     """The estimate, and the exact one where it was requested and exists."""
-    from smoothcruiser import api
+    from smoothcruiser.methods.base import prepare_answer, unstarted_estimate
+    from smoothcruiser.progress import show_bar
+    from smoothcruiser.query import Query
 
     problem, method, keywords = _method_of(request, head)
     start_state = state_of(problem, keywords.pop("state"))
     truth, notes = _truth(problem, start_state) if compare_exact else (None, ())
     head.about(problem, start_state)
+    query = Query.of(problem, start_state, **keywords)
     try:
-        ready = api.prepare(problem, start_state, method=method, **keywords)
+        with show_bar(query.progress):
+            ready = prepare_answer(method, query)
         ready.check()
         ready = ready.with_pilot()
         head.announce(ready)
         estimate = ready.run()
     except KeyboardInterrupt as interrupt:
-        from smoothcruiser.methods.base import unstarted_estimate
-        from smoothcruiser.query import Query
-
-        estimate = unstarted_estimate(
-            method, Query.of(problem, start_state, **keywords), interrupt
-        )
+        estimate = unstarted_estimate(method, query, interrupt)
     return replace(estimate, notes=(*estimate.notes, *notes)), truth
 
 

@@ -231,9 +231,7 @@ def cost_rows(
     ``before`` calls were made by an earlier session of a resumed run and do not
     count for the speed. ``store`` is the file that keeps the run.
     """
-    calls_spent = (
-        estimate.num_calls if estimate.calls_spent is None else estimate.calls_spent
-    )
+    calls_spent = estimate.calls_spent or estimate.num_calls
     time_text = (
         f"{duration(estimate.seconds)} running, "
         f"{duration(estimate.compile_seconds)} compiling"

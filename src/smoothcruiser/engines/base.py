@@ -35,6 +35,7 @@ from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Compute
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.states.state_copies import Guard
 
 if TYPE_CHECKING:
@@ -97,23 +98,22 @@ class Workers(Protocol):
     compile_seconds: float
     left: Sequence[Piece]  # finished pieces of the shards that a stop cut short
     unfinished: int  # calls counted in samples that were not finished
-    look_calls: int  # of all inspections so far, also of one that was stopped
+    looked: Looks | None  # pairs inspected before the run, here or elsewhere
     abreast: int  # number of actions that take turns, where shards run in pieces
 
     @property
     def stuck(self) -> int:
         """Shards that did not end when they were asked to, and were left behind."""
 
-    def inspect(self, seed: int, seconds: float | None = None) -> tuple[int, int]:
-        """(all calls that inspections made so far, those of this one).
+    def inspect(
+        self, seed: int, ledger: CallLedger, seconds: float | None = None
+    ) -> int:
+        """The calls of an inspection, which are entered on ``ledger``.
 
         The step is inspected where it runs (``engines.inspection``): the first
         time before the run, the second time after it. After ``seconds`` no further
         pair is inspected.
         """
-
-    def take_up(self, calls: int, looked: Looks) -> None:
-        """Count an inspection that was made elsewhere before the run."""
 
     def seen(self, asked: int) -> str:
         """The findings about the step; ``asked`` calls of it followed the run."""

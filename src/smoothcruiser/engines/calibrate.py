@@ -25,6 +25,7 @@ from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.run_control.call_ledger import CallLedger, CallRole
 from smoothcruiser.run_control.clock import pause_clock
 from smoothcruiser.run_control.stop_requests import stoppable
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule, level_calls
@@ -54,12 +55,12 @@ def calls_per_second(
     seconds: float = SECONDS,
     began: Callable[[], object] = time.perf_counter,
     most_calls: float = math.inf,
+    ledger: CallLedger | None = None,
 ) -> Speed:
     """The speed of one core at ``state``, measured for at most about ``seconds``.
 
     There is at least one call, however long it takes, and at most ``most_calls``.
-    ``began`` is called when all is compiled. A KeyboardInterrupt says how many calls
-    were made.
+    ``began`` is called when all is compiled. ``ledger`` gets the calls.
     """
     job = timing_job(problem, state, most_calls)
     start_time = time.perf_counter()
@@ -67,9 +68,8 @@ def calls_per_second(
         engine = make_engine(executor or default_executor(problem), job)
     compile_seconds = time.perf_counter() - start_time
     began()
-    return measure_speed(engine, seconds, most_calls)._replace(
-        compile_seconds=compile_seconds
-    )
+    speed = measure_speed(engine, ledger or CallLedger(), seconds, most_calls)
+    return speed._replace(compile_seconds=compile_seconds)
 
 
 def timing_job(problem: Problem, state: Any, most_calls: float = math.inf) -> Job:
@@ -97,7 +97,9 @@ def _sample_calls(levels: tuple[Level, ...], facts: Facts) -> int:
     return 1 + level_calls(levels, facts.num_actions)[-1]
 
 
-def measure_speed(engine: Engine, seconds: float, most_calls: float) -> Speed:
+def measure_speed(
+    engine: Engine, ledger: CallLedger, seconds: float, most_calls: float
+) -> Speed:
     """The speed of an engine that was made for a ``timing_job``; it is used up."""
     problem, schedule = engine.job.problem, engine.job.schedule
     action = problem.legal_actions(engine.job.state)[0]
@@ -124,10 +126,11 @@ def measure_speed(engine: Engine, seconds: float, most_calls: float) -> Speed:
                 break
     except KeyboardInterrupt as stop:
         begun_piece = getattr(stop, "piece", None)
-        stop.calls = num_calls + (0 if begun_piece is None else begun_piece.part.calls)  # type: ignore[attr-defined]
+        num_calls += 0 if begun_piece is None else begun_piece.part.calls
         raise
     finally:
         timer.cancel()
+        ledger.spend(CallRole.TIMING, num_calls)
     busy_share = min(1.0, (time.process_time() - cpu_start) / elapsed_seconds)
     return Speed(max(1, num_calls) / elapsed_seconds, num_calls, busy_share, 0.0)
 

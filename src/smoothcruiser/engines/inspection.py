@@ -67,6 +67,7 @@ from smoothcruiser.problem.wary_actions import (
     make_wary,
     refuse_named_legal,
 )
+from smoothcruiser.run_control.call_ledger import CallLedger, CallRole
 from smoothcruiser.run_control.call_seconds import calls_the_oracle, limit_call_seconds
 from smoothcruiser.run_control.clock import Clock
 from smoothcruiser.run_control.stop_requests import stoppable
@@ -114,24 +115,23 @@ def look(
     problem: Problem,
     state: Any,
     seed: int,
+    ledger: CallLedger,
     looked: Looks | None = None,
-    most_calls: int | None = None,
     seconds: float | None = None,
-) -> tuple[int, Looks]:
-    """(oracle calls made, the pairs inspected), before a run or after it.
+) -> Looks:
+    """The pairs inspected, before a run or after it; ``ledger`` gets the calls.
 
     After a run, ``looked`` are the pairs that were inspected before it.
-    ``most_calls`` bounds the calls of both inspections together. After ``seconds`` no
+    The price of ``ledger`` bounds the calls of both inspections together. After ``seconds`` no
     further pair is inspected; there is always one.
 
-    Raises ``OracleError`` for a step that breaks its contract. A KeyboardInterrupt
-    says how many calls were made.
+    Raises ``OracleError`` for a step that breaks its contract.
     """
     if problem.tables is not None or problem.is_terminal(state):
-        return 0, ()
+        return ()
     max_pairs = problem.inspected_pairs
-    if most_calls is not None:
-        max_pairs = min(max_pairs, most_calls // CALLS_PER_LOOK)
+    if ledger.left is not None:
+        max_pairs = min(max_pairs, ledger.left // CALLS_PER_LOOK)
     inspector = _Inspector(problem, state, seed, max_pairs)
     if seconds is not None:
         inspector.seconds = min(seconds, LOOK_SECONDS)
@@ -144,10 +144,9 @@ def look(
                 inspector.repeat_calls(looked)
     except Hung as error:
         raise companion_hung(problem.call_seconds) from error
-    except KeyboardInterrupt as stop:
-        stop.calls = inspector.calls  # type: ignore[attr-defined]
-        raise
-    return inspector.calls, tuple(inspector.looked) if looked is None else looked
+    finally:
+        ledger.spend(CallRole.INSPECTION, inspector.calls)
+    return tuple(inspector.looked) if looked is None else looked
 
 
 class _NoCallsLeft(Exception):

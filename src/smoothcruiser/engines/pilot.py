@@ -32,7 +32,7 @@ from typing import Any
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.inspection import Looks, look, retyped_by
 from smoothcruiser.engines.pools.base import Build, Pool
-from smoothcruiser.engines.registry import make_engine
+from smoothcruiser.engines.registry import COMPILED, make_engine
 from smoothcruiser.engines.root_scores import WHOLE
 from smoothcruiser.engines.run import RootSums
 from smoothcruiser.engines.shards import Partial, Shard, cut_shards
@@ -42,7 +42,8 @@ from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import call_oracle, companion_hung
-from smoothcruiser.query import Compute
+from smoothcruiser.query import Query
+from smoothcruiser.run_control.call_ledger import CallLedger, CallRole
 from smoothcruiser.run_control.call_seconds import (
     Breaker,
     calls_the_oracle,
@@ -89,38 +90,40 @@ class Pilot:
 
 
 def run_pilot(
-    problem: Problem,
-    state: Any,
-    seed: int,
+    query: Query,
     *,
     calls: int,
     steps: int = STEPS,
     seconds: float = math.inf,
     patience: float = math.inf,
-    compute: Compute = Compute(),
 ) -> Pilot:
     """Inspect the step, then walk for ``calls`` calls, both for ``seconds`` at the most.
 
     A walk takes legal actions at random, and begins anew after ``steps`` steps or at
     the end of an episode. Faults of the step are raised as in a run. There is at least
     one pair of calls; one that still lasts after ``patience`` seconds is broken off,
-    and the look with it. A KeyboardInterrupt says how many calls were made.
+    and the look with it. The query's ledger gets the calls.
 
-    Where ``compute`` has the step run by workers, one of them looks.
+    Where ``query.compute`` has the step run by workers, one of them looks.
     """
     from smoothcruiser.engines.registry import choose
 
-    executor = choose(problem, compute)
+    problem, state, seed = query.problem, query.place, query.seed
+    executor = choose(problem, query.compute)
     if executor.pool is not None:
         look_arguments = (state, seed, calls, steps, seconds, patience)
         pool = executor.pool(
-            Build(problem, _same_problem), replace(compute, workers=1)
+            Build(problem, _same_problem), replace(query.compute, workers=1)
         )
         try:
-            return _ask_worker(pool, look_arguments, patience)
+            pilot = _ask_worker(pool, look_arguments, patience)
         finally:
             pool.close()
-    return _look_here(problem, state, seed, calls, steps, seconds, patience)
+        query.ledger.spend(CallRole.PILOT, pilot.calls)
+        return pilot
+    return _look_here(
+        problem, query.ledger, state, seed, calls, steps, seconds, patience
+    )
 
 
 def _same_problem(problem: Problem) -> Problem:
@@ -142,11 +145,12 @@ def _ask_worker(pool: Pool, look_arguments: Any, patience: float) -> Pilot:
 
 
 def _look_elsewhere(problem: Problem, look_arguments: Any) -> Pilot:
-    return _look_here(problem, *look_arguments)
+    return _look_here(problem, CallLedger(), *look_arguments)
 
 
 def _look_here(
     problem: Problem,
+    ledger: CallLedger,
     state: Any,
     seed: int,
     calls: int,
@@ -155,7 +159,7 @@ def _look_here(
     patience: float,
 ) -> Pilot:
     walks = _Walks(problem, state, seed, min(steps, problem.horizon or steps))
-    inspection_calls = 0
+    pilot_ledger = CallLedger()
     breaker, deadline = Breaker(), time.perf_counter() + seconds
     is_compiled = problem.is_compiled  # in its first call, which no limit cuts short
     try:
@@ -163,7 +167,7 @@ def _look_here(
             if patience < math.inf and not is_compiled:
                 breaker.arm(patience)
             look_seconds = None if is_compiled else seconds
-            inspection_calls, _ = look(problem, state, seed, seconds=look_seconds)
+            look(problem, state, seed, pilot_ledger, seconds=look_seconds)
             if is_compiled:
                 deadline = time.perf_counter() + seconds
             with limit_call_seconds(walks, problem.call_seconds):
@@ -171,13 +175,14 @@ def _look_here(
                     walks.step()
     except Hung as error:
         raise companion_hung(problem.call_seconds) from error
-    except KeyboardInterrupt as stop:
-        inspection_calls = inspection_calls or getattr(stop, "calls", 0)
+    except KeyboardInterrupt:
         if not breaker.fired:
-            stop.calls = inspection_calls + walks.calls  # type: ignore[attr-defined]
             raise
+    finally:
+        pilot_ledger.spend(CallRole.PILOT, walks.calls)
+        ledger.spend(CallRole.PILOT, pilot_ledger.total)
     return Pilot(
-        calls=inspection_calls + walks.calls,
+        calls=pilot_ledger.total,
         steps=walks.steps,
         returned=walks.returned,
         by_chance=walks.by_chance,
@@ -250,7 +255,7 @@ class FirstSamples:
 
     parts: dict[tuple[int, int], Partial]  # by action and shard
     looked: Looks  # pairs inspected before the run
-    look_calls: int
+    ledger: CallLedger  # the calls of that
     expected_calls: int  # of the whole run, without inspections
     seconds: float  # of sampling
     compile_seconds: float
@@ -258,22 +263,24 @@ class FirstSamples:
 
 @stoppable()
 def draw_first_samples(
-    job: Job, executor: str, seed: int, shards: int | None, inspects: bool
+    job: Job, seed: int, shards: int | None, ledger: CallLedger, *, inspects: bool
 ) -> FirstSamples:
     """The first samples of a run, and its likely cost.
 
-    A KeyboardInterrupt says how many calls were made.
+    ``ledger`` gets their calls where a KeyboardInterrupt drops them.
     """
     problem, schedule, state = job.problem, job.schedule, job.state
     rule = stopping_rule(schedule, shards, problem.mover(state))
     job = replace(job, center=rule.center, score=rule.score)
-    engine = make_engine(executor, job)
+    engine = make_engine(COMPILED.name, job)
     is_value_only = schedule.root.target == "value"
     actions = [0] if is_value_only else problem.legal_actions(state)
-    look_calls, inspected_pairs = look(problem, state, seed) if inspects else (0, ())
+    inspected, inspected_pairs = CallLedger(), Looks()
     sums_by_shard: dict[tuple[int, int], Partial] = {}
-    expected_calls, start_time = 0.0, time.perf_counter()
     try:
+        if inspects:
+            inspected_pairs = look(problem, state, seed, inspected)
+        expected_calls, start_time = 0.0, time.perf_counter()
         for action in actions:
             root_sums, num_calls = RootSums(), 0
             for shard in _pilot_shards(cut_shards(schedule, shards=shards)[0]):
@@ -284,14 +291,15 @@ def draw_first_samples(
             expected_calls += likely_stop(rule, root_sums) * (
                 num_calls / root_sums.draws
             )
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt:
+        ledger.add(inspected)
         calls_made = sum(partial_sums.calls for partial_sums in sums_by_shard.values())
-        stop.calls = look_calls + calls_made  # type: ignore[attr-defined]
+        ledger.spend(CallRole.SAMPLES, calls_made)
         raise
     return FirstSamples(
         sums_by_shard,
         inspected_pairs,
-        look_calls,
+        inspected,
         math.ceil(expected_calls),
         time.perf_counter() - start_time,
         engine.compile_seconds,

@@ -30,6 +30,7 @@ from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.bounds import bounds_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import contradiction
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.schedule.schedule import Schedule
 
 
@@ -38,7 +39,6 @@ class RunRecord(NamedTuple):
 
     name: str  # the executor's
     compile_seconds: float = 0.0
-    look_calls: int = 0  # calls that inspected the step
     seen: str = "not looked at"  # for the certificate
 
 
@@ -48,10 +48,11 @@ def assemble(
     rule: StoppingRule,
     outcome: Outcome,
     ran: RunRecord,
+    ledger: CallLedger,
     *,
     seed: int,
 ) -> Estimate:
-    """The Estimate of a run that finished or was stopped early."""
+    """The Estimate of a run that finished or was stopped early; ``ledger`` has its calls."""
     schedule = rule.schedule
     stated_assumptions = assumptions(problem, ONE_LAW, ran.seen)
     value, interval, q_values, q_intervals, policy = pieces(
@@ -79,7 +80,7 @@ def assemble(
         q_values=q_values,
         policy=policy,
         action=best_action(policy, q_values, mover) if q_values else None,
-        num_calls=outcome.num_calls,
+        num_calls=ledger.used_calls,
         epsilon=schedule.epsilon
         if (outcome.finished and rule.wanted is None) or not has_promise
         else min(
@@ -94,8 +95,8 @@ def assemble(
         **estimate_subject(problem, state),
         seed=seed,
         executor=ran.name,
-        calls_spent=outcome.calls_spent,
-        price=schedule.num_calls,
+        calls_spent=ledger.total,
+        price=ledger.price,
         notes=notes,
         standard_error=usual_error(rule, outcome.tallies, policy),
     )

@@ -16,6 +16,7 @@ from smoothcruiser.engines.pools.base import Futures
 from smoothcruiser.engines.registry import open_workers
 from smoothcruiser.engines.workers import ShardWorkers
 from smoothcruiser.query import Compute
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.run_control.call_seconds import calls_the_oracle
 
 # seconds: starting processes takes as long, so a wait for running items is worth it
@@ -24,7 +25,7 @@ PATIENCE = 3.0
 
 def time_elsewhere(engine: Engine, item: Any) -> Speed:
     """The speed of an engine that was made to be timed: ``item`` is (seconds, calls)."""
-    return measure_speed(engine, *item)
+    return measure_speed(engine, CallLedger(), *item)
 
 
 @calls_the_oracle

@@ -24,6 +24,7 @@ from smoothcruiser.engines.pools.base import Pool, check_workers
 from smoothcruiser.engines.pools.threads import ThisThread, Threads
 from smoothcruiser.engines.shards import Piece, Shard
 from smoothcruiser.errors import Interrupted
+from smoothcruiser.run_control.call_ledger import CallLedger
 
 # Plain Python runs a shard in pieces of about this time, so that slow simulators
 # report, actions take turns, and a stop loses little.
@@ -93,7 +94,6 @@ class ShardWorkers:
         self.abreast = 1
         self.left: Sequence[Piece] = []
         self.looked: Looks | None = None  # pairs inspected before the run
-        self.look_calls = 0
         # the next job of engines elsewhere; empty where they stay at their own
         self.moves: tuple[Move, ...] = ()
 
@@ -114,24 +114,21 @@ class ShardWorkers:
         """As in ``Workers``."""
         return self.pool.stuck
 
-    def inspect(self, seed: int, seconds: float | None = None) -> tuple[int, int]:
+    def inspect(
+        self, seed: int, ledger: CallLedger, seconds: float | None = None
+    ) -> int:
         """As in ``Workers``; a run that was stopped may have no time for it."""
         if not self.pool.reachable:
-            return self.look_calls, 0
+            return 0
         inspection_task = look_elsewhere if self.engine is None else look_here
+        inspected = CallLedger()  # another process fills one of its own
         try:
-            num_calls, self.looked = self.pool.ask(
-                inspection_task, (seed, self.looked, seconds, *self.moves)
+            inspected, self.looked = self.pool.ask(
+                inspection_task, (seed, inspected, self.looked, seconds, *self.moves)
             )
-        except (Interrupted, KeyboardInterrupt) as stop:
-            self.look_calls += getattr(stop, "calls", 0)
-            raise
-        self.look_calls += num_calls
-        return self.look_calls, num_calls
-
-    def take_up(self, calls: int, looked: Looks) -> None:
-        """As in ``Workers``."""
-        self.look_calls, self.looked = calls, looked
+        finally:
+            ledger.add(inspected)
+        return inspected.total
 
     def seen(self, asked: int) -> str:
         """As in ``Workers``."""
@@ -245,14 +242,14 @@ def _move_engine(engine: Any, move: Move) -> Engine:
     return moved_engine
 
 
-def look_here(engine: Engine, item: Any) -> tuple[int, Looks]:
-    """An inspection of the step: ``item`` is (seed, looks, seconds), perhaps a Move."""
-    seed, looked, seconds, *moves = item
+def look_here(engine: Engine, item: Any) -> tuple[CallLedger, Looks]:
+    """An inspection of the step: ``item`` is (seed, ledger, looks, seconds), perhaps a Move."""
+    seed, ledger, looked, seconds, *moves = item
     state = moves[0].parts["state"] if moves else engine.job.state
-    return look(engine.job.problem, state, seed, looked, seconds=seconds)
+    return ledger, look(engine.job.problem, state, seed, ledger, looked, seconds)
 
 
-def look_elsewhere(engine: Engine, item: Any) -> tuple[int, Looks]:
+def look_elsewhere(engine: Engine, item: Any) -> tuple[CallLedger, Looks]:
     """An inspection of the step; its pairs are left out where they cannot be sent."""
-    num_calls, inspected_pairs = look_here(engine, item)
-    return num_calls, sendable(inspected_pairs)
+    ledger, inspected_pairs = look_here(engine, item)
+    return ledger, sendable(inspected_pairs)

@@ -18,7 +18,7 @@ same. This file leaves out upper bounds on V.
 from __future__ import annotations
 
 import math
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from smoothcruiser.engines.inspection import (
@@ -60,6 +60,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Phases
 from smoothcruiser.query import Query
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.run_control.call_seconds import warn_if_overdue
 from smoothcruiser.run_control.clock import pause_clock
 from smoothcruiser.run_control.control import Control, StopReason
@@ -147,14 +148,14 @@ def _run_evaluation(
     look_seconds = LOOK_SECONDS if time_limit is None else BEFORE_SHARE * time_limit
     look_seconds = max(look_seconds, LEAST_SECONDS)
     phases.begin("inspecting")
-    calls_made, pairs = 0, Looks()
+    ledger, pairs = CallLedger(look_calls), Looks()
     if not phases.refused:
         look_seconds = min(LOOK_SECONDS, look_seconds)
-        calls_made, pairs = _inspect_step(
-            query, control.hold, None, look_calls, look_seconds
-        )
-    rollouts.spend(calls_made + len(pairs))  # each pair is called once more at the end
-    call_seconds = clock.elapsed() / max(1, calls_made)
+        with suppress(KeyboardInterrupt), control.hold.opened():
+            pairs = look(problem, state, query.seed, ledger, None, look_seconds)
+    # each pair is called once more at the end
+    rollouts.spend(ledger.total + len(pairs))
+    call_seconds = clock.elapsed() / max(1, ledger.total)
     last_look_seconds = min(LOOK_SECONDS, len(pairs) * call_seconds)
     if time_limit is not None:
         last_look_seconds = min(last_look_seconds, AFTER_SHARE * time_limit)
@@ -172,18 +173,14 @@ def _run_evaluation(
         min(last_look_seconds, HAND_SECONDS) if is_by_hand else LOOK_SECONDS
     )
     last_look_seconds = min(last_look_seconds, max(LEAST_SECONDS, clock.left()))
-    repeated_calls = 0
+    repeated = CallLedger()
     if pairs and call_seconds <= last_look_seconds:
-        repeated_calls, _ = _inspect_step(
-            query,
-            StopRequest() if is_by_hand else control.hold,
-            pairs,
-            None,
-            last_look_seconds,
-        )
-    rollouts.spend(repeated_calls - len(pairs))
+        hold = StopRequest() if is_by_hand else control.hold
+        with suppress(KeyboardInterrupt), hold.opened():
+            look(problem, state, query.seed, repeated, pairs, last_look_seconds)
+    rollouts.spend(repeated.total - len(pairs))
     inspection = describe_inspections(
-        len(pairs), repeated_calls, rollouts.looks, rollouts.doubts
+        len(pairs), repeated.total, rollouts.looks, rollouts.doubts
     )
     assumed = (
         *assumptions(problem, ONE_LAW, inspection),
@@ -219,22 +216,6 @@ def _run_evaluation(
         notes=notes_of(query, policy, summary, rollouts, control),
         standard_error=summary.standard_error,
     )
-
-
-def _inspect_step(
-    query: Query,
-    hold: StopRequest,
-    pairs: Looks | None,
-    most_calls: int | None,
-    seconds: float,
-) -> tuple[int, Looks]:
-    """The result of ``look``; after a stop in the middle the calls alone."""
-    problem, state = query.problem, query.place
-    try:
-        with hold.opened():
-            return look(problem, state, query.seed, pairs, most_calls, seconds)
-    except KeyboardInterrupt as stop:
-        return getattr(stop, "calls", 0), ()
 
 
 def start_of(policy: Any, state: Any) -> Any:

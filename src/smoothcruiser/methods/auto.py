@@ -96,10 +96,6 @@ class Auto(Method):
             if query.state is None:
                 raise
             count_stop(stop)
-            num_calls = choosing.calls_made + getattr(stop, "calls", 0)
-            forecast = Forecast(
-                self.name, num_calls, "Stopped by hand before it was decided."
-            )
-            return UnstartedAnswer(
-                method=self, query=query, explanation=forecast, calls=num_calls
-            )
+            reason = "Stopped by hand before it was decided."
+            forecast = Forecast(self.name, query.ledger.total, reason)
+            return UnstartedAnswer(method=self, query=query, explanation=forecast)

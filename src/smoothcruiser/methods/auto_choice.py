@@ -36,6 +36,7 @@ from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
 from smoothcruiser.problem.model.known_outcomes import BadRow, NoRow
 from smoothcruiser.query import Query
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.run_control.clock import Clock, pause_clock
 from smoothcruiser.run_control.control import Limits
 from smoothcruiser.schedule.compiler.optimizer import LARGEST_EXACT
@@ -76,13 +77,7 @@ class AutoChoice:
         self.problem, self.promise = query.problem, query.promise
         self.limits = query.limits
         self.pilot: Pilot | None = None
-        self.measured = 0  # calls that measured the speed
         self.choice_share = DECIDED  # of seconds=, at the most, to find a schedule
-
-    @property
-    def calls_made(self) -> int:
-        """Oracle calls so far."""
-        return self.measured + (0 if self.pilot is None else self.pilot.calls)
 
     @property
     def _elapsed_seconds(self) -> float:
@@ -273,7 +268,7 @@ class AutoChoice:
     @property
     def _calls_left(self) -> int:
         """Calls left of the budget, after the look."""
-        return (self.limits.calls or DEFAULT_BUDGET) - self.calls_made
+        return (self.limits.calls or DEFAULT_BUDGET) - self.query.ledger.total
 
     @property
     def _value_span(self) -> float:
@@ -338,18 +333,14 @@ class AutoChoice:
         if self.limits.seconds is not None:
             pilot_seconds = max(LEAST_PILOT, PILOT_SECONDS * self.limits.seconds)
             longest_wait = self.limits.seconds - self._elapsed_seconds
-        query = self.query
         with pause_clock():
             from smoothcruiser.engines.pilot import STEPS, run_pilot
         self.pilot = run_pilot(
-            self.problem,
-            query.place,
-            query.seed,
+            self.query,
             calls=walk_calls,
             steps=steps_that_matter(self.problem, self.promise, STEPS),
             seconds=pilot_seconds,
             patience=longest_wait,
-            compute=query.compute,
         )
         return self.pilot.comes_back or self.problem.deterministic
 
@@ -365,21 +356,20 @@ class AutoChoice:
     # --- choices -------------------------------------------------------------
 
     def _part_query(self, share: float, limits: Limits) -> Query:
-        """The query with a share of delta, within other limits."""
+        """The query with a share of delta, within other limits, on a ledger of its own."""
         promise = replace(self.promise, delta=share * self.promise.failure())
-        return replace(self.query, promise=promise, limits=limits)
+        return replace(self.query, promise=promise, limits=limits, ledger=CallLedger())
 
     def _prepare_schedule(self, share: float, limits: Limits) -> PreparedSchedule:
         """A schedule; raises where there is none, or none in time, or too fine a one."""
+        part_query = self._part_query(share, limits)
         try:
             with self._patience(self.choice_share):
-                scheduling = SmoothCruiser().prepare(self._part_query(share, limits))
-        except (InvalidInput, Unpayable) as error:  # the simulator may have been timed
-            self.measured += getattr(error, "calls", 0)
-            raise
+                scheduling = SmoothCruiser().prepare(part_query)
+        finally:  # the simulator may have been timed
+            part_query.ledger.move_to(self.query.ledger)
         assert scheduling.fitted is not None
-        # calls and time that this took are counted here, with those of the look
-        self.measured += scheduling.fitted.calls
+        # the time that this took is counted here, with that of the look
         if scheduling.fitted.pressed:
             raise KeyboardInterrupt
         self._check_rounding(scheduling)
@@ -488,7 +478,7 @@ class AutoChoice:
             epsilon=self.promise.epsilon,
             delta=self.promise.delta,
             pilot=self.pilot,
-            measured=self.measured,
+            calls_before=self.query.ledger.total,
             levels=levels,
         )
         advised = suggestion(self.problem, self.promise, self.pilot)

@@ -138,7 +138,7 @@ class Prepared(Shown, ABC):
     @property
     def looked(self) -> int:
         """Oracle calls that preparing took."""
-        return 0
+        return self.query.ledger.total
 
     @property
     def price(self) -> int | None:
@@ -409,8 +409,7 @@ def unstarted_estimate(
     estimate = unsampled_estimate(
         query.problem, query.place, method.name, stop_reason, query.seed
     )
-    # calls that timed the simulator before, if any
-    return replace(estimate, num_calls=getattr(stop, "calls", 0))
+    return replace(estimate, num_calls=query.ledger.total)
 
 
 def refuse_unused(
@@ -442,19 +441,11 @@ class UnstartedAnswer(Prepared):
     """The answer where a stop came before the first sample."""
 
     why: str = f"{BY_HAND} before the first sample"
-    calls: int = 0  # made to decide
-
-    @property
-    def looked(self) -> int:
-        """Calls that were made to decide."""
-        return self.calls
 
     def answer(self) -> Estimate:
         """The answer without a sample."""
         estimate = self.unsampled_answer(self.query.place)
-        return self.annotated(
-            replace(estimate, num_calls=estimate.num_calls + self.calls)
-        )
+        return self.annotated(replace(estimate, num_calls=self.looked))
 
     def unsampled_answer(self, state: Any) -> Estimate:
         """The answer without a sample at any state, without the calls."""
@@ -477,9 +468,8 @@ def _prepare_refused(method: Method, query: Query) -> Prepared:
 
 def last_report(estimate: Estimate) -> dict[str, Any]:
     """The fields of the last report: the calls that were made, and their interval."""
-    calls_spent = estimate.calls_spent
     return {
-        "calls": estimate.num_calls if calls_spent is None else calls_spent,
+        "calls": estimate.calls_spent or estimate.num_calls,
         "price": estimate.price,
         "seconds": estimate.seconds,
         "interval": estimate.interval,

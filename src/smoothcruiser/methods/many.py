@@ -68,6 +68,7 @@ from smoothcruiser.progress import (
     time_left,
 )
 from smoothcruiser.query import Promise, Query, check_delta
+from smoothcruiser.run_control.call_ledger import CallLedger, CallRole
 from smoothcruiser.run_control.clock import Clock
 from smoothcruiser.run_control.control import Limits
 from smoothcruiser.run_control.stop_requests import current_stops, stoppable
@@ -79,10 +80,8 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     """The answers at all ``states``; ``query`` holds the rest of the request."""
     with show_bar(query.progress):
         estimates = _plan_states(method, query, states)
-        calls_spent = sum(
-            x.num_calls if x.calls_spent is None else x.calls_spent
-            for x in {id(x): x for x in estimates.estimates}.values()
-        )
+        answers = {id(answer): answer for answer in estimates.estimates}.values()
+        calls_spent = sum(answer.calls_spent or answer.num_calls for answer in answers)
         finish(
             query.progress,
             calls=max(calls_spent, estimates.num_calls),
@@ -163,10 +162,11 @@ def _answers(
     A part with a shared session has its share of delta for all states together; the
     states that it leaves open go to the next part, and both intervals hold.
     """
-    total_budget = _budget(query)
+    default_budget = DEFAULT_BUDGET if query.promise.asked else None
+    ledger = ready.query.ledger.copy(query.limits.calls or default_budget)
     ready_parts = ready.parts
     answers: dict[int, Estimate] = {}
-    open_indices, calls_spent = list(open_states), ready.looked
+    open_indices = list(open_states)
     for part_index, ready_part in enumerate(ready_parts):
         is_last = part_index == len(ready_parts) - 1
         call = ManyStatesRun(
@@ -177,17 +177,18 @@ def _answers(
             ready=ready_part,
             places=[open_states[i] for i in open_indices],
             watch=watch,
-            calls=None if total_budget is None else total_budget - calls_spent,
+            ledger=CallLedger(ledger.left),
             until=_part_deadline(query, watch, is_last),
             progress=query.progress,
             known=sum(i not in open_indices for i in open_states),
             total=len(open_states),
         )
         calls_per_state = ready_part.query.limits.calls
-        if not is_last and call.calls is not None and calls_per_state is not None:
-            call.calls = min(call.calls, calls_per_state * len(open_indices))
+        if not is_last and ledger.left is not None and calls_per_state is not None:
+            part_price = min(ledger.left, calls_per_state * len(open_indices))
+            call.ledger.price = part_price
         new_answers = dict(zip(open_indices, call.answer_all(), strict=True))
-        calls_spent += call.spent
+        ledger.add(call.ledger)
         for i, was_reached in zip(open_indices, call.reached_states, strict=True):
             if i not in answers:
                 answers[i] = new_answers[i]
@@ -339,12 +340,6 @@ def _payable(query: Query, ready: Prepared, count: int) -> Prepared:
     )
 
 
-def _budget(query: Query) -> int | None:
-    """The calls of all states together; None where each has the method's default."""
-    has_promise = query.promise.asked
-    return query.limits.calls or (DEFAULT_BUDGET if has_promise else None)
-
-
 @dataclass
 class ManyStatesRun:
     """One method on many states."""
@@ -354,12 +349,11 @@ class ManyStatesRun:
     ready: Prepared  # for one of them, where nothing is shared
     places: list[Any]
     watch: Clock  # of the whole request: compiling does not count
-    calls: int | None  # at the most, of all
+    ledger: CallLedger  # of all states
     until: float  # the time on ``watch`` when time is up
     progress: Callback | None
     known: int = 0  # states that an earlier part has answered
     total: int = 1  # of all parts
-    spent: int = 0
     ended: str = ""  # the reason to answer no more states
     # states that used up their share of the limits: more may help them
     cut: list[int] = field(default_factory=list)
@@ -387,11 +381,11 @@ class ManyStatesRun:
         if not session.shared:
             session.query = self.ready.query
             if self.query.limits.calls is None:
-                self.calls = None  # the price of each is known, and was checked
+                self.ledger.price = None  # that of each is known, and was checked
         try:
             open_indices, calls_before = list(range(len(self.places))), -1
-            while open_indices and not self.ended and self.spent > calls_before:
-                calls_before = self.spent
+            while open_indices and not self.ended and self.ledger.total > calls_before:
+                calls_before = self.ledger.total
                 for k, i in enumerate(open_indices):
                     if not self._answer_state(session, i, len(open_indices) - k):
                         break
@@ -429,7 +423,7 @@ class ManyStatesRun:
 
     def _answer_state(self, session: Session, i: int, left: int) -> bool:
         """Answer state ``i``, the first of ``left`` ones; False where the call ends."""
-        limits = self._next_limits(left, session.shared and self.spent > 0)
+        limits = self._next_limits(left, session.shared and self.ledger.total > 0)
         if limits is None:
             return False
         session.query = replace(
@@ -446,7 +440,7 @@ class ManyStatesRun:
                 return False
             answer = self._unsampled_answer(i, str(error))
             answer = replace(answer, num_calls=getattr(error, "calls", 0))
-        self.spent += answer.num_calls
+        self.ledger.spend(CallRole.SAMPLES, answer.num_calls)
         elapsed_seconds = self.watch.elapsed() - start_time
         is_spent = limits.calls is not None and answer.num_calls >= limits.calls
         is_late = limits.seconds is not None and elapsed_seconds >= limits.seconds
@@ -469,16 +463,13 @@ class ManyStatesRun:
         ``again`` says that the step is inspected again after a query, beyond its
         budget.
         """
-        max_calls, time_share = self.calls, None
+        max_calls, time_share = self.ledger.left, None
         if max_calls is not None:
             inspection_calls = self.query.problem.inspection_calls if again else 0
-            calls_left = max_calls - self.spent - inspection_calls
-            if calls_left < 1:
+            if max_calls - inspection_calls < 1:
                 self.ended = "The budget was spent"
                 return None
-            max_calls = max(
-                1, min(calls_left, (max_calls - self.spent) // left - inspection_calls)
-            )
+            max_calls = max(1, max_calls // left - inspection_calls)
         if self.until < math.inf:
             time_share = self._seconds_left / left
             if time_share <= 0.0:
@@ -491,7 +482,7 @@ class ManyStatesRun:
         tell_caller = self.progress
         if tell_caller is None:
             return None
-        calls_before = self.spent
+        calls_before = self.ledger.total
         num_done = self.known + sum(self.reached_states)
 
         def report(progress: Progress) -> object:

@@ -20,13 +20,18 @@ from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.estimate import Estimate, Interval
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, UnstartedAnswer
 from smoothcruiser.methods.certified_search import PreparedSearch, ask, memory_of
-from smoothcruiser.methods.schedule_run import combine_estimates, intersect_intervals
+from smoothcruiser.methods.schedule_run import (
+    combine_estimates,
+    intersect_intervals,
+    with_calls_before,
+)
 from smoothcruiser.methods.scheduled import PreparedSchedule
 from smoothcruiser.progress import Progress, add_earlier_work, says_stop
 from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of
 from smoothcruiser.records.json_shapes import DataclassShape
 from smoothcruiser.records.shapes import Count, Schema
+from smoothcruiser.run_control.call_ledger import CallRole
 from smoothcruiser.run_control.clock import LEAST_SECONDS, Clock, pause_clock
 from smoothcruiser.run_control.stop_requests import count_stop
 from smoothcruiser.schedule.number_text import duration, rate, short
@@ -112,7 +117,7 @@ class Decision(Shown):
     epsilon: float | None
     delta: float | None
     pilot: Pilot | None = None
-    measured: int = 0  # calls that measured the speed, for a limit of seconds
+    calls_before: int = 0  # those that the decision took
     levels: tuple[Level, ...] = ()  # of the schedule, if one may be run
     budget: int | None = None  # of a race with a search that may use all of it
 
@@ -135,11 +140,6 @@ class Decision(Shown):
         if None in option_calls:
             return None
         return self.calls_before + sum(filter(None, option_calls))
-
-    @property
-    def calls_before(self) -> int:
-        """Oracle calls that the decision took: the look's, and those that were timed."""
-        return self.measured + (0 if self.pilot is None else self.pilot.calls)
 
     def to_dict(self) -> dict[str, Any]:
         """The decision as plain data."""
@@ -233,7 +233,6 @@ def unstarted_answer(ready: Prepared) -> UnstartedAnswer:
         query=ready.query,
         explanation=ready.explanation,
         notes=ready.notes,
-        calls=ready.looked,
     )
 
 
@@ -244,11 +243,6 @@ class DecidedRun(Prepared):
     explanation: Decision
     spent: float = 0.0  # seconds that preparing took, without compiling
     compiling: float = 0.0  # seconds that compiling took
-
-    @property
-    def looked(self) -> int:
-        """Calls that the decision took."""
-        return self.explanation.calls_before
 
     def answer(self) -> Estimate:
         """The Estimate, with the calls of the look."""
@@ -269,7 +263,7 @@ class DecidedRun(Prepared):
         compile_seconds = estimate.compile_seconds + self.compiling
         estimate = replace(estimate, compile_seconds=compile_seconds)
         if self.looked:
-            timing = self.spent if self.explanation.measured else 0.0
+            timing = self.spent if self.query.ledger.count(CallRole.TIMING) else 0.0
             estimate = replace(
                 with_calls_before(estimate, self.looked),
                 seconds=estimate.seconds + timing,
@@ -465,7 +459,7 @@ def choice_notes(ready: Prepared) -> tuple[str, ...]:
     """The note on the calls before the first sample, if there were any."""
     if not isinstance(ready, DecidedRun) or not ready.looked:
         return ()
-    timed_calls = ready.explanation.measured
+    timed_calls = ready.query.ledger.count(CallRole.TIMING)
     look_calls = ready.looked - timed_calls
     call_purposes = [f"{look_calls:,} looked at the simulator first"] * (
         look_calls > 0
@@ -473,17 +467,6 @@ def choice_notes(ready: Prepared) -> tuple[str, ...]:
     timed_text = "timed it" if look_calls else "timed the simulator"
     call_purposes += [f"{timed_calls:,} {timed_text}"] * (timed_calls > 0)
     return (f"Of the calls, {' and '.join(call_purposes)}.",)
-
-
-def with_calls_before(estimate: Estimate, calls: int) -> Estimate:
-    """The estimate where so many calls were made before its own."""
-    calls_spent, price = estimate.calls_spent, estimate.price
-    return replace(
-        estimate,
-        num_calls=estimate.num_calls + calls,
-        calls_spent=None if calls_spent is None else calls_spent + calls,
-        price=None if price is None else price + calls,
-    )
 
 
 def _with_seconds(ready: P, seconds: float | None) -> P:

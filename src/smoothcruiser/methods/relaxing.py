@@ -71,12 +71,10 @@ class PreparedRelaxation(PreparedSchedule):
 
     def check(self) -> None:
         """Refuse a price above the budget."""
-        plan: Relaxation = self.explanation
         budget = self.query.limits.calls or DEFAULT_BUDGET
-        price = plan.num_calls + self.query.problem.inspection_calls
-        if price > budget:
+        if self.price > budget:
             raise Unpayable(
-                f"This promise about the unregularized value costs {short(price)} "
+                f"This promise about the unregularized value costs {short(self.price)} "
                 f"oracle calls, above the budget of {short(budget)} (budget=); ask for "
                 "a larger epsilon."
             )

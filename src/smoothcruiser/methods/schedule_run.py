@@ -41,6 +41,7 @@ from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Phase, Phases
 from smoothcruiser.query import Compute, Query
+from smoothcruiser.run_control.call_ledger import CallLedger, CallRole
 from smoothcruiser.run_control.call_seconds import Breaker, calls_the_oracle
 from smoothcruiser.run_control.clock import Clock, pause_clock
 from smoothcruiser.run_control.control import Control, StopReason
@@ -149,20 +150,21 @@ def _run_schedule(
         query.progress, keep_shard, interval_of(problem, state, stop_rule)
     )
     job = Job(problem, schedule, state, stop_rule.center, stop_rule.score)
+    call_ledger = query.ledger.copy(query.ledger.total + chosen.most_calls(problem))
     try:
         outcome, ran = _sample_shards(
-            query, chosen, job, ledger, listener, opened, replay
+            query, chosen, job, ledger, call_ledger, listener, opened, replay
         )
     except (StoreError, WorkersLost) as error:
         raise type(error)(f"{error} {resume_hint}") from error
-    estimate = assemble(problem, state, stop_rule, outcome, ran, seed=query.seed)
-    calls_beside = ran.look_calls + chosen.calls
+    call_ledger.spend(CallRole.SAMPLES, outcome.num_calls)
+    call_ledger.spend(CallRole.AHEAD, outcome.calls_spent - outcome.num_calls)
+    estimate = assemble(
+        problem, state, stop_rule, outcome, ran, call_ledger, seed=query.seed
+    )
     estimate = replace(
         estimate,
         run=None if keeper is None else keeper[1],
-        num_calls=estimate.num_calls + calls_beside,
-        calls_spent=(estimate.calls_spent or 0) + calls_beside,
-        price=chosen.price,
         seconds=estimate.seconds
         + (0.0 if chosen.begun is None else chosen.begun.seconds),
     )
@@ -178,6 +180,7 @@ def _sample_shards(
     chosen: FittedSchedule,
     job: Job,
     ledger: Ledger,
+    call_ledger: CallLedger,
     listener: Listener,
     opened: Open | None,
     replay: Callable[[Workers, int], None],
@@ -221,7 +224,7 @@ def _sample_shards(
             looked_at = time.perf_counter()
             if chosen.inspects:
                 begin("inspecting")
-                _inspect_first(pool, query.seed, look_share, chosen.begun)
+                _inspect_first(pool, query.seed, call_ledger, look_share, chosen.begun)
             replay(pool, query.seed)
             if time_limit is not None:  # leave time to do so after the run
                 look_seconds = (time.perf_counter() - looked_at) / 2.0
@@ -240,7 +243,7 @@ def _sample_shards(
             )
             if clock.left() > -control.grace and chosen.inspects:
                 look_limit = _last_look_seconds(clock, outcome.stopped)
-                _, num_repeated = pool.inspect(query.seed, look_limit)
+                num_repeated = pool.inspect(query.seed, call_ledger, look_limit)
         except (Interrupted, KeyboardInterrupt) as error:
             count_stop(error)
             if outcome is None:
@@ -255,22 +258,24 @@ def _sample_shards(
         log.warning("a call of the oracle was broken off, after the time limit")
     if pool is None:
         return outcome, RunRecord(executor.name)
-    look_calls = pool.look_calls  # also of an inspection that was stopped
     compile_seconds = pool.compile_seconds + chosen.compile_seconds
     compile_seconds += clock.compile_seconds() - seconds_before
-    return outcome, RunRecord(
-        pool.name, compile_seconds, look_calls, pool.seen(num_repeated)
-    )
+    return outcome, RunRecord(pool.name, compile_seconds, pool.seen(num_repeated))
 
 
 def _inspect_first(
-    pool: Workers, seed: int, seconds: float | None, begun: FirstSamples | None
+    pool: Workers,
+    seed: int,
+    call_ledger: CallLedger,
+    seconds: float | None,
+    begun: FirstSamples | None,
 ) -> None:
     """Inspect the step before the run, unless a pilot did."""
     if begun is None:
-        pool.inspect(seed, seconds)
+        pool.inspect(seed, call_ledger, seconds)
     else:
-        pool.take_up(begun.look_calls, begun.looked)
+        call_ledger.add(begun.ledger)
+        pool.looked = begun.looked
 
 
 def _replay_nothing(workers: Workers, seed: int) -> None:
@@ -400,7 +405,7 @@ def combine_estimates(
     policy = _regularized_policy(query, q_values)
     mover = query.problem.mover(query.place)
     return replace(
-        second,
+        with_calls_before(second, first.num_calls),
         value=value,
         interval=interval,
         q_values=q_values,
@@ -412,9 +417,6 @@ def combine_estimates(
         ),
         epsilon=epsilon,
         delta=delta,
-        num_calls=first.num_calls + second.num_calls,
-        calls_spent=first.num_calls + (second.calls_spent or second.num_calls),
-        price=None if second.price is None else first.num_calls + second.price,
         seconds=first.seconds + second.seconds,
         compile_seconds=first.compile_seconds + second.compile_seconds,
         notes=(
@@ -422,6 +424,17 @@ def combine_estimates(
             f"Certified search had ±{first.epsilon:.3g} after {first.num_calls:,} calls; "
             "its intervals and the schedule's hold together.",
         ),
+    )
+
+
+def with_calls_before(estimate: Estimate, calls: int) -> Estimate:
+    """The estimate where so many calls were made before its own."""
+    calls_spent, price = estimate.calls_spent, estimate.price
+    return replace(
+        estimate,
+        num_calls=estimate.num_calls + calls,
+        calls_spent=None if calls_spent is None else calls_spent + calls,
+        price=None if price is None else price + calls,
     )
 
 

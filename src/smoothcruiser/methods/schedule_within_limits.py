@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from smoothcruiser.engines.shards import CALLS_PER_SHARD
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, Unpayable
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
+from smoothcruiser.run_control.call_ledger import CallRole
 from smoothcruiser.run_control.clock import Clock, pause_clock
 from smoothcruiser.schedule.number_text import power_of_ten, short
 from smoothcruiser.schedule.reach import (
@@ -84,31 +86,28 @@ class FittedSchedule:
     room: float = (
         math.inf
     )  # calls of the schedule, where its price is above the budget
-    calls: int = 0  # made to measure the simulator
     seconds: float = 0.0  # of the time limit that the choice took, without compiling
     pressed: bool = False  # Ctrl-C, while the simulator was measured
     compile_seconds: float = 0.0  # before it was measured
     inspects: bool = True  # whether the step is inspected, before and after the run
-    looks: int = 0  # calls of the inspections, at the most
     workers: TimedWorkers | None = None  # those that were timed
     begun: FirstSamples | None = None  # samples of the run that a pilot took
     # half-width at which an action may stop; None: the schedule's epsilon
     wanted: float | None = None
 
-    @property
-    def beside(self) -> int:
+    def inspection_calls(self, problem: Problem) -> int:
         """Calls beside those of the schedule, at the most."""
-        return self.calls + (self.looks if self.inspects else 0)
+        return problem.inspection_calls if self.inspects else 0
 
-    @property
-    def price(self) -> int:
-        """All calls of the request, at the most."""
+    def most_calls(self, problem: Problem) -> int:
+        """All calls of the run, at the most."""
         price = self.schedule.num_calls
-        return self.beside + (price if price <= self.room else int(self.room))
+        price = price if price <= self.room else int(self.room)
+        return self.inspection_calls(problem) + price
 
     def again(self) -> FittedSchedule:
-        """The same, where the price of choosing it is counted elsewhere."""
-        return replace(self, calls=0, seconds=0.0, compile_seconds=0.0, pressed=False)
+        """The same, where the time of choosing it is counted elsewhere."""
+        return replace(self, seconds=0.0, compile_seconds=0.0, pressed=False)
 
 
 def fit_schedule(method: ScheduleMaker, query: Query) -> FittedSchedule:
@@ -125,24 +124,18 @@ def fit_schedule(method: ScheduleMaker, query: Query) -> FittedSchedule:
             "(epsilon=0.1, or epsilon='5%'), or a limit for the best promise that it "
             "pays for: budget= or seconds=."
         )
-    look_calls = query.problem.inspection_calls
     if limits.calls is None and limits.seconds is None:
-        return FittedSchedule(schedule=method.schedule(query), looks=look_calls)
+        return FittedSchedule(schedule=method.schedule(query))
     requested_schedule, price_text = _requested_schedule(method, query, clock)
     budget: float = math.inf
     if limits.calls is not None:
-        budget = limits.calls - (look_calls if _inspects(query) else 0)
+        inspection_calls = query.problem.inspection_calls if _inspects(query) else 0
+        budget = limits.calls - inspection_calls
     pace = _Pace()
     if limits.seconds is not None:
         pace = _measure_pace(query, _to_measure(budget, requested_schedule))
-        budget -= pace.calls
-    try:
-        return _within(
-            method, query, requested_schedule, price_text, budget, pace, clock
-        )
-    except (KeyboardInterrupt, SmoothcruiserError) as stop:  # they were made
-        stop.calls = pace.calls  # type: ignore[union-attr]
-        raise
+        budget -= query.ledger.count(CallRole.TIMING)
+    return _within(method, query, requested_schedule, price_text, budget, pace, clock)
 
 
 def _within(
@@ -185,11 +178,9 @@ def _within(
         notes=notes,
         shards=num_shards,
         room=math.inf if schedule.num_calls <= budget else budget,
-        calls=pace.calls,
         seconds=clock.elapsed(),
         pressed=pace.pressed,
         compile_seconds=pace.compile_seconds,
-        looks=query.problem.inspection_calls,
         inspects=_inspects(query),
         workers=pace.opened,
         wanted=wanted_width,
@@ -377,7 +368,6 @@ class _Pace:
 
     rate: float | None = None  # calls per second of one worker; None: not measured
     workers: float = 1.0  # that work at once
-    calls: int = 0
     compile_seconds: float = 0.0
     pressed: bool = False
     opened: TimedWorkers | None = None  # workers elsewhere that are ready
@@ -413,9 +403,8 @@ def _measure_pace(query: Query, most_calls: float) -> _Pace:
             speed, timed_workers = measure_speed(
                 query, executor.name, most_calls, breaker
             )
-    except KeyboardInterrupt as stop:  # or one call lasts longer than all may
-        calls_made = getattr(stop, "calls", 0)
-        return _Pace(rate=0.0, calls=calls_made, pressed=not breaker.fired)
+    except KeyboardInterrupt:  # or one call lasts longer than all may
+        return _Pace(rate=0.0, pressed=not breaker.fired)
     is_parallel = is_elsewhere or executor.engine(query.problem).parallel
     num_workers = check_workers(query.compute.workers) if is_parallel else 1
     # Workers that compute share the cores; those that wait do not.
@@ -423,7 +412,6 @@ def _measure_pace(query: Query, most_calls: float) -> _Pace:
     return _Pace(
         rate=speed.rate,
         workers=min(num_workers, max(1.0, free_cores)),
-        calls=speed.calls,
         compile_seconds=speed.compile_seconds,
         opened=timed_workers,
     )
@@ -444,6 +432,7 @@ def _speed_here(
         seconds=min(MOST_SECONDS, TIME_SHARE * time_limit),
         began=lambda: breaker.arm(time_limit),
         most_calls=most_calls,
+        ledger=query.ledger,
     )
     return speed, None
 
@@ -470,6 +459,7 @@ def _speed_elsewhere(
     try:
         seconds = min(MOST_SECONDS, TIME_SHARE * time_limit)
         speed = time_worker(workers, seconds, most_calls)
+        query.ledger.spend(CallRole.TIMING, speed.calls)
     except BaseException:
         workers.close()
         raise

@@ -129,15 +129,16 @@ class Scheduled(Method):
         try:
             fitted_schedule = fit_schedule(self, query)
         except OutOfReach as error:
-            refusal = self._refusal(query, error)
-            refusal.calls = getattr(error, "calls", 0)  # type: ignore[attr-defined]
-            raise refusal from None
+            raise self._refusal(query, error) from None
         compute = replace(
             query.compute, shards=fitted_schedule.shards or query.compute.shards
         )
         schedule = fitted_schedule.schedule
-        if fitted_schedule.beside:  # the printed price holds all calls
-            schedule = replace(schedule, calls_beside=fitted_schedule.beside)
+        # the printed price holds all calls
+        calls_beside = query.ledger.total + fitted_schedule.inspection_calls(
+            query.problem
+        )
+        schedule = replace(schedule, calls_beside=calls_beside)
         return PreparedSchedule(
             method=self,
             query=replace(query, compute=compute),
@@ -325,35 +326,29 @@ class PreparedSchedule(Prepared):
 
     def check(self) -> None:
         """Refuse a price above the default budget, where no limit was named."""
-        problem, schedule = self.query.problem, self.explanation
-        limits, look_calls = self.query.limits, problem.inspection_calls
+        problem, limits = self.query.problem, self.query.limits
         if limits.calls is not None or limits.seconds is not None:
             return
-        if schedule.num_calls + look_calls <= DEFAULT_BUDGET:
+        if self.price <= DEFAULT_BUDGET:
             return
         from smoothcruiser.schedule.alternatives import PromiseRequest, refusal
 
-        price = short(schedule.num_calls + look_calls)
         raise refusal(
             problem.facts,
-            PromiseRequest.of(schedule),
-            price,
+            PromiseRequest.of(self.explanation),
+            short(self.price),
             DEFAULT_BUDGET,
-            look_calls,
+            problem.inspection_calls,
         )
 
     @property
     def price(self) -> int:
         """All calls at the most: of the schedule, and those that inspect and time the step."""
-        if self.fitted is not None:
-            return self.fitted.price
-        look_calls: int = self.query.problem.inspection_calls
-        return look_calls + int(self.explanation.num_calls)
+        return self.looked + self._chosen.most_calls(self.query.problem)
 
     @property
-    def looked(self) -> int:
-        """Calls that measured the simulator."""
-        return 0 if self.fitted is None else self.fitted.calls
+    def _chosen(self) -> FittedSchedule:
+        return self.fitted or FittedSchedule(schedule=self.explanation)
 
     def with_pilot(self) -> Self:  # noqa: D102
         from smoothcruiser.engines.base import Job
@@ -375,10 +370,10 @@ class PreparedSchedule(Prepared):
         self.check()
         first_samples = draw_first_samples(
             Job(query.problem, chosen.schedule, query.place),
-            COMPILED.name,
             query.seed,
             query.compute.shards,
-            chosen.inspects,
+            query.ledger,
+            inspects=chosen.inspects,
         )
         explanation = replace(
             self.explanation, piloted_calls=first_samples.expected_calls
@@ -391,9 +386,7 @@ class PreparedSchedule(Prepared):
         """The Estimate of one run; with a store its finished shards are kept."""
         if self.stored is None:
             self.check()
-        chosen = self.fitted or FittedSchedule(
-            schedule=self.explanation, looks=self.query.problem.inspection_calls
-        )
+        chosen = self._chosen
         lender = self.workers or chosen.workers
         open_workers = None if lender is None else lender.open
         return self.annotated(start_run(self.query, chosen, self.stored, open_workers))
@@ -439,7 +432,10 @@ class ScheduleSession(Session):
                 ready = replace(ready, fitted=fitted)
         state_query = ready.query.at(query.state, query.seed)
         state_query = replace(
-            state_query, limits=query.limits, progress=query.progress
+            state_query,
+            limits=query.limits,
+            progress=query.progress,
+            ledger=query.ledger,
         )
         return replace(ready, query=state_query).answer()
 
@@ -473,9 +469,9 @@ class SharedScheduleSession(Session):
         self._lender = WorkerReuse(None if fitted is None else fitted.workers)
         shared_fields: dict[str, Any] = {"workers": self._lender}
         if isinstance(ready, PreparedSchedule) and ready.fitted is not None:
-            # the calls and the time of measuring are counted by the preparation
+            # the time of measuring is counted by the preparation
             shared_fields["fitted"] = replace(
-                ready.fitted, calls=0, compile_seconds=0.0, begun=None
+                ready.fitted, compile_seconds=0.0, begun=None
             )
         self._ready: Any = replace(ready, **shared_fields)
 
@@ -521,10 +517,7 @@ def run(
     if problem.is_terminal(query.place):
         return terminal_estimate(problem, query.place, schedule.method)
     with show_bar(query.progress):
-        look_calls = problem.inspection_calls
-        estimate = start_run(
-            query, FittedSchedule(schedule=schedule, looks=look_calls)
-        )
+        estimate = start_run(query, FittedSchedule(schedule=schedule))
         finish(query.progress, **last_report(estimate))
     return estimate
 

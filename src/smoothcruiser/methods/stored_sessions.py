@@ -30,12 +30,8 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import METHODS
 from smoothcruiser.methods.base import Prepared, Session, prepare_answer
-from smoothcruiser.methods.portfolio import (
-    ChosenMethod,
-    Race,
-    choice_notes,
-    with_calls_before,
-)
+from smoothcruiser.methods.portfolio import ChosenMethod, Race, choice_notes
+from smoothcruiser.methods.schedule_run import with_calls_before
 from smoothcruiser.methods.scheduled import (
     PreparedSchedule,
     ScheduleSession,
@@ -157,6 +153,7 @@ class AutoSession(Session):
             if self._inner is None:
                 return ready.answer()
             look_calls, choice_words = ready.looked, choice_notes(ready)
+            query = query.at(query.state, query.seed)  # they are added below
             self._notes = ready.notes
         compile_seconds = watch.compile_seconds()
         if look_calls and query.limits.calls is not None:  # the look was paid for

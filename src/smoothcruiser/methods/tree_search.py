@@ -40,6 +40,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.progress import Callback, Phases, add_earlier_work
 from smoothcruiser.query import Compute, Query
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.run_control.clock import Clock, pause_clock
 from smoothcruiser.run_control.control import Limits
 from smoothcruiser.run_control.stop_requests import StopRequest, stoppable_run
@@ -236,9 +237,9 @@ class PreparedTree(Prepared):
         try:
             with hold.opened():
                 tree_calls = inspections.before(tree_calls, time_limit)
-        except KeyboardInterrupt as stop:
+        except KeyboardInterrupt:
             estimate = _answer_without_tree(self.method, query, BY_HAND)
-            return replace(estimate, num_calls=getattr(stop, "calls", 0))
+            return replace(estimate, num_calls=tree.num_calls)
         seconds_left = watch.remaining()
         if seconds_left is not None and certify:
             seconds_left /= 2.0
@@ -300,14 +301,17 @@ class _Inspections:
 
         # at most a tenth of the limits
         max_calls = None if calls is None else calls // 10
+        ledger = CallLedger(max_calls)
         max_seconds = None if seconds is None else seconds / 10.0
-        start_args = tree.problem, tree.state, tree.seed
-        calls_made, self.looked = look(*start_args, None, max_calls, max_seconds)
-        tree.spend(calls_made)
+        start_args = tree.problem, tree.state, tree.seed, ledger
+        try:
+            self.looked = look(*start_args, None, max_seconds)
+        finally:
+            tree.spend(ledger.total)
         if calls is None or max_calls is None:
             return None
         return calls - (
-            min(max_calls, tree.problem.inspection_calls) if calls_made else 0
+            min(max_calls, tree.problem.inspection_calls) if ledger.total else 0
         )
 
     def after(self, stopped: bool) -> str:
@@ -317,11 +321,11 @@ class _Inspections:
             return ""
         from smoothcruiser.engines.inspection import describe_inspections, look
 
-        calls_made = 0
+        ledger = CallLedger()
         if not stopped and self.looked:
-            calls_made, _ = look(tree.problem, tree.state, tree.seed, self.looked)
-            tree.spend(calls_made)
-        return describe_inspections(len(self.looked), calls_made, 0)
+            look(tree.problem, tree.state, tree.seed, ledger, self.looked)
+            tree.spend(ledger.total)
+        return describe_inspections(len(self.looked), ledger.total, 0)
 
 
 def _answer_without_tree(method: TreeSearch, query: Query, why: str) -> Estimate:

@@ -116,10 +116,8 @@ class RowReader(Sampler):
             setattr(self._inner, field_name, getattr(self, field_name))
         return self._inner
 
-    def look(  # noqa: D102
-        self, state: Any, looked: Looks | None, most_calls: int, seconds: float
-    ) -> tuple[int, Looks]:
-        return self._lend().look(state, looked, most_calls, seconds)
+    def look(self, *arguments: Any) -> Looks:  # noqa: D102
+        return self._lend().look(*arguments)
 
     def are_rows(self, pairs: Ints) -> Bools:  # noqa: D102
         pair_rows = self.memory.graph.pairs[pairs]

@@ -29,6 +29,7 @@ from smoothcruiser.jit.random.streams import from_words
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import oracle_raised
 from smoothcruiser.query import Compute
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.states.state_copies import Guard
 
 PARTS_PER_WORKER = 4  # of a round: enough to even out samples that differ in length
@@ -96,11 +97,10 @@ def draw_part(problem: Problem, item: tuple[int, list[PairJob]]) -> list[JobResu
 
 
 def look_elsewhere(
-    problem: Problem, item: tuple[Any, int, Looks | None, int, float]
-) -> tuple[int, Looks]:
+    problem: Problem, item: tuple[Any, int, CallLedger, Looks | None, float]
+) -> tuple[CallLedger, Looks]:
     """Inspect the step, and return as much of the result as can be sent back."""
-    num_calls, inspected_pairs = look(problem, *item)
-    return num_calls, sendable(inspected_pairs)
+    return item[2], sendable(look(problem, *item))
 
 
 def itself(problem: Problem) -> Problem:
@@ -134,15 +134,17 @@ class ParallelSampler(Sampler):
         """None: each worker inspects the step for itself."""
 
     def look(
-        self, state: Any, looked: Looks | None, most_calls: int, seconds: float
-    ) -> tuple[int, Looks]:
+        self, state: Any, ledger: CallLedger, looked: Looks | None, seconds: float
+    ) -> Looks:
         """Inspect the step in a worker.
 
         A simulator that crashes must not take this process with it.
         """
-        look_arguments = (state, self.seed, looked, most_calls, seconds)
+        item = (state, self.seed, CallLedger(ledger.price), looked, seconds)
         with self._in_time():
-            return self.pool.ask(look_elsewhere, look_arguments)
+            worker_ledger, pairs = self.pool.ask(look_elsewhere, item)
+        ledger.add(worker_ledger)
+        return pairs
 
     @contextmanager
     def _in_time(self) -> Iterator[None]:

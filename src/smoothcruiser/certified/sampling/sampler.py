@@ -38,6 +38,7 @@ from smoothcruiser.problem.step_errors import (
     undeclared_end,
     unpack_answer,
 )
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.run_control.stop_requests import StopRequest, TimeIsUp
 from smoothcruiser.states.identity import is_fixed, is_unchanged
 from smoothcruiser.states.state_copies import Guard, copy_state, written_into
@@ -95,12 +96,12 @@ class Sampler:
         return self.guard.looks
 
     def look(
-        self, state: Any, looked: Looks | None, most_calls: int, seconds: float
-    ) -> tuple[int, Looks]:
+        self, state: Any, ledger: CallLedger, looked: Looks | None, seconds: float
+    ) -> Looks:
         """Run ``inspection.look`` where the step runs."""
         from smoothcruiser.engines.inspection import look
 
-        return look(self.problem, state, self.seed, looked, most_calls, seconds)
+        return look(self.problem, state, self.seed, ledger, looked, seconds)
 
     def draw(self, batch: Batch, max_samples: int) -> None:
         """Take the next samples of a batch, at most ``max_samples`` of them.

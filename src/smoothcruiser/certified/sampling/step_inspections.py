@@ -13,12 +13,14 @@ and a twentieth after the last. It leaves out what is compared (``Sampler.look``
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 from smoothcruiser.certified.query_limits import QueryLimits
 from smoothcruiser.certified.sampling.sampler import Sampler
 from smoothcruiser.engines.inspection import LOOK_SECONDS, Looks, describe_inspections
 from smoothcruiser.errors import Interrupted
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.run_control.call_seconds import end_calls_at
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
@@ -45,17 +47,16 @@ class StepInspections:
         search goes on.
         """
         start_time = time.perf_counter()
+        ledger = CallLedger(calls_left // INSPECTED_SHARE)
         seconds_share = BEFORE_SHARE * limits.control.clock.left()
         seconds = min(LOOK_SECONDS, max(LEAST_SECONDS, seconds_share))
         try:
             with limits.control.hold.opened():
-                num_calls, self.looked = sampler.look(
-                    state, None, calls_left // INSPECTED_SHARE, seconds
-                )
-        except (KeyboardInterrupt, Interrupted) as stop:
-            return getattr(stop, "calls", 0)
-        self._each = (time.perf_counter() - start_time) / max(1, num_calls)
-        return num_calls + len(self.looked)
+                self.looked = sampler.look(state, ledger, None, seconds)
+        except (KeyboardInterrupt, Interrupted):
+            return ledger.total
+        self._each = (time.perf_counter() - start_time) / max(1, ledger.total)
+        return ledger.total + len(self.looked)
 
     def reserve(self, budget: int) -> int:
         """The calls of a query without those of the inspection after it.
@@ -83,20 +84,19 @@ class StepInspections:
         pairs = (self.looked or ())[: self._fewer]
         if self.looked is None or not pairs:
             return 0
-        num_calls, seconds_left = (0, max(LEAST_SECONDS, limits.control.clock.left()))
+        control, ledger = limits.control, CallLedger()
+        seconds_left = max(LEAST_SECONDS, control.clock.left())
         if sampler.ready and self._each <= seconds_left:
-            try:
-                with (
-                    end_calls_at(limits.control.latest, limits.control.hold),
-                    limits.control.hold.opened(),
-                ):
-                    seconds = min(LOOK_SECONDS, seconds_left)
-                    num_calls, _ = sampler.look(state, pairs, 0, seconds)
-            except (KeyboardInterrupt, Interrupted) as stop:
-                num_calls = getattr(stop, "calls", 0)
+            with (
+                suppress(KeyboardInterrupt, Interrupted),
+                end_calls_at(control.latest, control.hold),
+                control.hold.opened(),
+            ):
+                seconds = min(LOOK_SECONDS, seconds_left)
+                sampler.look(state, ledger, pairs, seconds)
         calls_counted = 0 if self.asked else len(self.looked)
-        self.asked = num_calls
-        return num_calls - calls_counted
+        self.asked = ledger.total
+        return self.asked - calls_counted
 
     def describe(self, sampler: Sampler) -> str:
         """A sentence on the inspections for a certificate; empty before the first."""

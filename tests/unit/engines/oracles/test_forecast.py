@@ -48,7 +48,7 @@ def test_a_pilot_inspects_the_step_in_place_of_the_run():
     ready = sc.prepare(problem, **PROMISE)
     known = ready.with_pilot()
     start = known.fitted.begun
-    assert 0 < start.look_calls < problem.inspection_calls
+    assert 0 < start.ledger.total < problem.inspection_calls
     plain, answer = ready.run(), known.run()
     assert answer.num_calls == plain.num_calls  # the step is inspected as often
     likely = known.explanation.expected_calls

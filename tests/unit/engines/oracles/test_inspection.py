@@ -8,6 +8,8 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.engines.inspection import look
 from smoothcruiser.engines.pilot import run_pilot
+from smoothcruiser.query import Query
+from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.states.state_copies import Guard
 
 COMMON = {"num_actions": 2, "discount": 0.3}
@@ -131,9 +133,11 @@ def test_what_is_looked_at_is_counted_and_named():
     problem = sc.MDP(
         lambda s, a, rng: (rng.random(), [s[0] + 1]), initial_state=[0], **COMMON
     )
-    calls, looked = look(problem, [0], 0)
-    assert (calls, len(looked)) == (20, 10)
-    assert look(problem, [0], 0, looked)[0] == 10
+    before, after = CallLedger(), CallLedger()
+    looked = look(problem, [0], 0, before)
+    assert (before.total, len(looked)) == (20, 10)
+    look(problem, [0], 0, after, looked)
+    assert after.total == 10
     estimate = sc.plan(problem, **PROMISE)
     assert any(
         "10 calls were repeated" in s and "looked at while it ran" in s
@@ -187,7 +191,7 @@ def test_it_sees_whether_states_return_and_chance_plays(step, comes_back, by_cha
 
     (Walks begin at the same state, so clockwork returns to its first states.)
     """
-    found = run_pilot(mdp(step), 0, 0, calls=64)
+    found = run_pilot(Query.of(mdp(step), 0, seed=0), calls=64)
     assert (found.comes_back, found.by_chance) == (comes_back, by_chance)
 
 
@@ -201,11 +205,11 @@ def test_every_call_is_counted_and_one_seed_gives_one_look():
         made.append(state)
         return ring(state, action, rng)
 
-    one = run_pilot(mdp(step), 0, 3, calls=40)
+    one = run_pilot(Query.of(mdp(step), 0, seed=3), calls=40)
     assert one.calls == len(made) > 40
-    assert one == run_pilot(mdp(step), 0, 3, calls=40)
+    assert one == run_pilot(Query.of(mdp(step), 0, seed=3), calls=40)
     assert one.seconds > 0.0
-    assert run_pilot(mdp(ring), 0, 0, calls=64, seconds=-1.0).steps == 0
+    assert run_pilot(Query.of(mdp(ring), 0, seed=0), calls=64, seconds=-1.0).steps == 0
 
 
 def test_steps_left_tell_states_of_a_horizon_apart():
@@ -214,8 +218,8 @@ def test_steps_left_tell_states_of_a_horizon_apart():
     def counter(state, action, rng):
         return 0.5, 1  # one and the same state from then on
 
-    plain = run_pilot(mdp(counter), 0, 0, calls=8)
-    cut = run_pilot(mdp(counter, horizon=8), 0, 0, calls=8)
+    plain = run_pilot(Query.of(mdp(counter), 0, seed=0), calls=8)
+    cut = run_pilot(Query.of(mdp(counter, horizon=8), 0, seed=0), calls=8)
     assert (plain.returned, cut.returned) == (7, 0)
 
 
@@ -226,7 +230,7 @@ def test_the_callers_state_is_left_alone_and_ends_begin_anew():
         return 0.5, [state[0] + 1, state[1]], state[0] == 2
 
     problem = mdp(step, terminal=True, initial_state=start, key=tuple)
-    found = run_pilot(problem, start, 0, calls=30)
+    found = run_pilot(Query.of(problem, start, seed=0), calls=30)
     assert start == [0, 1]
     assert found.steps == 20  # of 30, every third ended an episode
 
@@ -246,4 +250,6 @@ def test_it_says_that_states_come_back_only_where_they_do():
         fork: "walks from the start meet the same states",
     }
     for step, expected in words.items():
-        assert run_pilot(mdp(step), 0, 0, calls=64).returning == expected
+        assert (
+            run_pilot(Query.of(mdp(step), 0, seed=0), calls=64).returning == expected
+        )

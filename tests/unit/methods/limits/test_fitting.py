@@ -24,6 +24,7 @@ from smoothcruiser.methods.schedule_within_limits import (
     fit_schedule,
 )
 from smoothcruiser.query import Query
+from smoothcruiser.run_control.call_ledger import CallRole
 from smoothcruiser.schedule.alternatives import quick_schedule
 from smoothcruiser.schedule.reach import OutOfTime, patience
 
@@ -53,7 +54,7 @@ def test_a_budget_alone_asks_for_the_best_promise(method):
     assert method.schedule(replace(query, promise=finer)).num_calls > room
     assert found.schedule.method == method.name
     assert f"fits the budget of {budget:,}" in found.notes[0]
-    assert (found.calls, found.shards) == (0, None)
+    assert (query.ledger.total, found.shards) == (0, None)
 
 
 def test_a_budget_for_nothing_has_an_answer():
@@ -91,7 +92,7 @@ def test_seconds_choose_a_schedule_for_the_measured_speed():
     assert found.schedule.levels == chosen.levels
     assert found.schedule.num_calls <= OVERFULL * 1_000
     assert found.wanted == 0.005
-    assert 0 < found.calls < 100
+    assert 0 < query.ledger.total < 100
     assert "Epsilon 0.005 would cost" in found.notes[0]
     assert "the 2 s allowed" in found.notes[0]
 
@@ -267,8 +268,12 @@ def test_ctrl_c_in_the_look_counts_its_calls(number, limit):
 
 def test_ctrl_c_while_the_speed_is_measured_ends_it_all(monkeypatch):
     """Law: it is not forgotten because a search is chosen then."""
-    pressed = fitting._Pace(rate=0.0, calls=5, pressed=True)
-    monkeypatch.setattr(fitting, "_measure_pace", lambda query, most: pressed)
+
+    def measure(query, most_calls):
+        query.ledger.spend(CallRole.TIMING, 5)
+        return fitting._Pace(rate=0.0, pressed=True)
+
+    monkeypatch.setattr(fitting, "_measure_pace", measure)
     step = Counted()
     answer = sc.plan(step.problem(), delta=0.1, epsilon="1%", seconds=60.0)
     assert "Stopped by hand" in " ".join(answer.notes)
