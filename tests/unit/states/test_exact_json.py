@@ -12,7 +12,7 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.certified.snapshots.state_spelling import Spelling
+from smoothcruiser.states.state_json import ExactJson
 
 
 class Light(enum.Enum):
@@ -40,8 +40,8 @@ NAN = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
 
 
 def again(state):
-    spelling = Spelling(PROBLEM)
-    return spelling.read_state(json.loads(json.dumps(spelling.write_state(state))))
+    exact_json = ExactJson(PROBLEM)
+    return exact_json.read_state(json.loads(json.dumps(exact_json.write_state(state))))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ class Stranger(NamedTuple):
 def test_what_cannot_come_back_is_refused(state):
     """Objects, functions, classes that the problem's own state does not have."""
     with pytest.raises(sc.InvalidInput, match="The store cannot keep"):
-        Spelling(PROBLEM).write_state(state)
+        ExactJson(PROBLEM).write_state(state)
 
 
 def test_a_ring_is_refused():
@@ -115,7 +115,7 @@ def test_a_ring_is_refused():
     ring = []
     ring.append(ring)
     with pytest.raises(sc.InvalidInput, match="The store cannot keep"):
-        Spelling(PROBLEM).write_state(ring)
+        ExactJson(PROBLEM).write_state(ring)
 
 
 @pytest.mark.parametrize(
@@ -135,4 +135,4 @@ def test_a_ring_is_refused():
 def test_data_that_nobody_wrote_is_no_state(data):
     """Names that the problem does not have are not looked for anywhere else."""
     with pytest.raises((ValueError, KeyError, TypeError)):
-        Spelling(PROBLEM).read_state(data)
+        ExactJson(PROBLEM).read_state(data)
