@@ -275,6 +275,13 @@ def _read_value(make: Callable[[], Any], where: str) -> Any:
         raise InvalidInput(f"{where} must be what its form says: {error}.") from error
 
 
+def as_tuples(value: Any) -> Any:
+    """Plain data with tuples in place of lists, as states have them."""
+    if isinstance(value, list | tuple):
+        return tuple(as_tuples(element) for element in value)
+    return value
+
+
 def match_form(state: Any, example: Any) -> Any:
     """``state`` in the form of the problem's own initial state.
 
