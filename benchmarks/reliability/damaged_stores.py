@@ -132,6 +132,26 @@ def flip_bytes(path: Path, rng: random.Random) -> str:
     return "bits flipped"
 
 
+PIECE_DAMAGES = ("cut", "zero", "copy", "add", "drop")
+
+
+def damage_piece(
+    content: bytearray, damage: str, place: slice, to: int, rng: random.Random
+) -> None:
+    """Damage a piece of a file in one of the ways of ``PIECE_DAMAGES``."""
+    piece = content[place]
+    if damage == "cut":
+        del content[place.start :]
+    elif damage == "zero":
+        content[place] = bytes(len(piece))
+    elif damage == "copy":
+        content[to : to + len(piece)] = piece
+    elif damage == "add":
+        content += rng.randbytes(place.stop - place.start)
+    else:
+        del content[place]
+
+
 def cut_blocks(path: Path, rng: random.Random) -> str:
     """A piece of the file is lost, zeroed, copied elsewhere or added."""
     side = Path(f"{path}{rng.choice(SIDES)}")
@@ -139,18 +159,7 @@ def cut_blocks(path: Path, rng: random.Random) -> str:
     content = bytearray(side.read_bytes())
     size = rng.choice((1, 100, 512, 4096))
     at, to = (rng.randrange(0, len(content), size) for _ in range(2))
-    how = rng.choice(("cut", "zero", "copy", "add", "drop"))
-    if how == "cut":
-        del content[at:]
-    elif how == "zero":
-        content[at : at + size] = bytes(len(content[at : at + size]))
-    elif how == "copy":
-        piece = content[at : at + size]
-        content[to : to + len(piece)] = piece
-    elif how == "add":
-        content += rng.randbytes(size)
-    else:
-        del content[at : at + size]
+    damage_piece(content, rng.choice(PIECE_DAMAGES), slice(at, at + size), to, rng)
     side.write_bytes(content)
     return "blocks lost or moved"
 
@@ -351,7 +360,7 @@ def _other_json(data: Any, rng: random.Random) -> Any:
     return changed.hex() if isinstance(changed, bytes) else changed
 
 
-DAMAGES: tuple[Callable[[Path, random.Random], str], ...] = (
+PIECE_DAMAGES: tuple[Callable[[Path, random.Random], str], ...] = (
     flip_bytes,
     flip_bytes,
     cut_blocks,
@@ -386,7 +395,7 @@ def tried(base: Base, number: int, folder: Path) -> Case:
     rng = random.Random(number)
     path = folder / f"case-{number}.db"
     _copy(base.folder / "runs.db", path)
-    damage = rng.choice(DAMAGES)(path, rng)
+    damage = rng.choice(PIECE_DAMAGES)(path, rng)
     content = path.read_bytes()
     try:
         with Store(path, write=False) as opened:
