@@ -360,7 +360,7 @@ def _other_json(data: Any, rng: random.Random) -> Any:
     return changed.hex() if isinstance(changed, bytes) else changed
 
 
-PIECE_DAMAGES: tuple[Callable[[Path, random.Random], str], ...] = (
+DAMAGES: tuple[Callable[[Path, random.Random], str], ...] = (
     flip_bytes,
     flip_bytes,
     cut_blocks,
@@ -395,7 +395,7 @@ def tried(base: Base, number: int, folder: Path) -> Case:
     rng = random.Random(number)
     path = folder / f"case-{number}.db"
     _copy(base.folder / "runs.db", path)
-    damage = rng.choice(PIECE_DAMAGES)(path, rng)
+    damage = rng.choice(DAMAGES)(path, rng)
     content = path.read_bytes()
     try:
         with Store(path, write=False) as opened:
