@@ -26,7 +26,7 @@ from smoothcruiser.certified.graph import (
     ENTRIES,
     ENTRY,
     NODE,
-    Entries,
+    Graph,
     free_entries,
     free_slots,
 )
@@ -408,14 +408,15 @@ def _fill_graph(memory: Memory, nodes: Any, pairs: Any, entries: Any) -> None:
     lengths = pairs["length"].astype(np.int64)
     graph.pairs["start"][: len(pairs)] = np.cumsum(lengths) - lengths
     entry_pool = free_entries(max(len(entries), 1024))
-    for name, column in zip(Entries._fields, entry_pool, strict=True):
-        column[: len(entries)] = entries[name]
+    for name in ENTRY.names or ():
+        getattr(entry_pool, name)[: len(entries)] = entries[name]
     # rows of a known model have the total 1 and are never looked up
     num_hashed = int(lengths[(lengths > SHORT_SCAN) & (pairs["total"] > 1.0)].sum())
     num_slots = 1024
     while num_slots < 4 * (num_hashed + SHORT_SCAN):
         num_slots *= 2
-    memory.graph = graph._replace(entries=entry_pool, slots=free_slots(num_slots))
+    slots = free_slots(num_slots)
+    memory.graph = Graph(graph.nodes, graph.pairs, entry_pool, slots, graph.sizes)
     memory.graph.sizes[:] = 0
     memory.graph.sizes[ENTRIES] = len(entries)
 
