@@ -135,6 +135,13 @@ def _first_line(command: list[str]) -> str:
         return "unknown"
 
 
+def publish(text: str, file: Path | None) -> None:
+    """Print the page of a benchmark, and write it to a file where one was requested."""
+    print(text)
+    if file is not None:
+        file.write_text(text)
+
+
 def signed() -> str:
     """One paragraph on the machine, for the head of a table."""
     facts = machine()

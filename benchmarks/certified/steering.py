@@ -22,7 +22,7 @@ from benchmarks.certified.certified import Uniform
 from benchmarks.certified.certified_worlds import LAKE_8, frozen_lake, sparse_garnet
 from benchmarks.coverage.portfolio_worlds import pig, shop, shop_step
 from benchmarks.exact.verification_worlds import load, value_with_horizon
-from benchmarks.timing import signed
+from benchmarks.timing import publish, signed
 from numba import njit
 
 import smoothcruiser as sc
@@ -178,9 +178,7 @@ def main() -> int:
             "",
         ]
     )
-    print(text)
-    if options.out is not None:
-        options.out.write_text(text)
+    publish(text, options.out)
     return int(missed > 0)
 
 

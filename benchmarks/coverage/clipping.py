@@ -34,6 +34,7 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
+from benchmarks.timing import publish
 
 from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.facts import Facts
@@ -208,9 +209,7 @@ def main() -> None:
             )
             print(lines[-1], file=sys.stderr, flush=True)
     text = "\n".join(lines) + "\n"
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    publish(text, options.out)
 
 
 if __name__ == "__main__":

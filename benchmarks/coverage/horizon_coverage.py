@@ -54,7 +54,7 @@ from benchmarks.exact.verification_worlds import (
     random_horizon,
     random_undiscounted,
 )
-from benchmarks.timing import signed
+from benchmarks.timing import publish, signed
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
@@ -410,9 +410,7 @@ def main() -> int:
     families = tuple(options.families)
     found = gather(options.first, options.runs, options.workers, families)
     text, good = page(found, time.perf_counter() - begin)
-    print(text)
-    if options.out is not None:
-        options.out.write_text(text)
+    publish(text, options.out)
     return 0 if good else 1
 
 

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.coverage.portfolio_worlds import World, worlds
-from benchmarks.timing import signed
+from benchmarks.timing import publish, signed
 
 import smoothcruiser as sc
 from smoothcruiser.errors import SmoothcruiserError
@@ -286,9 +286,7 @@ def main() -> int:
     chosen = [world for world in worlds() if options.only in world.name]
     rows = [row_of(world, options.seeds, options.cap) for world in chosen]
     text, good = page(rows, options)
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    publish(text, options.out)
     return 0 if good else 1
 
 

@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.coverage.sharp_coverage import binomial_tail
-from benchmarks.timing import signed
+from benchmarks.timing import publish, signed
 
 import smoothcruiser as sc
 from smoothcruiser.errors import SmoothcruiserError
@@ -350,9 +350,7 @@ def main() -> int:
     begin = time.perf_counter()
     found, raised = gather(options.worlds, options.runs, options.workers)
     text, good = page(found, raised, time.perf_counter() - begin)
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    publish(text, options.out)
     return 0 if good else 1
 
 

@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.coverage.sharp_coverage import binomial_tail
+from benchmarks.timing import publish
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
@@ -356,9 +357,7 @@ def main() -> None:
             "",
         ]
     )
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    publish(text, options.out)
     assert not found.broken, found.broken
     assert control.broken, "the control does not fail"
 

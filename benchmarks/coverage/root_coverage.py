@@ -49,6 +49,7 @@ from typing import Any
 import numpy as np
 from benchmarks.coverage.adversarial import cases as adversarial
 from benchmarks.coverage.sharp_coverage import binomial_tail
+from benchmarks.timing import publish
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
@@ -300,9 +301,7 @@ def main() -> None:
                 results.append(study(case, max(20, each // 3), 100_000 * i, SHRUNK))
         print(f"{part}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
     text = report(results, time.perf_counter() - begin, commit)
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    publish(text, options.out)
 
 
 # --- report --------------------------------------------------------------------

@@ -41,6 +41,7 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.coverage.adversarial import cases
+from benchmarks.timing import publish
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
@@ -293,9 +294,7 @@ def main() -> None:
                 )
             )
     text = report(results, time.perf_counter() - begin)
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    publish(text, options.out)
 
 
 def commit() -> str:
@@ -305,6 +304,14 @@ def commit() -> str:
         text=True,
         check=False,
     ).stdout.strip()
+
+
+def outcome_cells(part: list[Result]) -> str:
+    """The last cells of a row: runs, failures, the worst error, calls per price."""
+    total, failed = sum(r.runs for r in part), sum(r.failures for r in part)
+    worst = max(r.worst for r in part)
+    spent = sum(r.mean_calls for r in part) / sum(r.price for r in part)
+    return f"| {total:,} | {failed} | {worst:.3f} | {spent:.2f} |"
 
 
 def report(results: list[Result], seconds: float) -> str:
@@ -344,16 +351,7 @@ def report(results: list[Result], seconds: float) -> str:
         groups[r.name.split(":")[0]].append(r)
     for name, part in sorted(groups.items()):
         used = ", ".join(sorted({r.operator for r in part}))
-        spent = sum(r.mean_calls for r in part) / sum(r.price for r in part)
-        total, failed, worst = (
-            sum(r.runs for r in part),
-            sum(r.failures for r in part),
-            max(r.worst for r in part),
-        )
-        lines.append(
-            f"| {name} | {used} | {len(part)} | {total:,} "
-            f"| {failed} | {worst:.3f} | {spent:.2f} |"
-        )
+        lines.append(f"| {name} | {used} | {len(part)} {outcome_cells(part)}")
     lines += [
         "",
         (
@@ -366,15 +364,9 @@ def report(results: list[Result], seconds: float) -> str:
     for r in results:
         settings[r.method, r.target, r.delta, r.adaptive].append(r)
     for (method, target, delta, adaptive), part in sorted(settings.items()):
-        spent = sum(r.mean_calls for r in part) / sum(r.price for r in part)
-        total, failed, worst = (
-            sum(r.runs for r in part),
-            sum(r.failures for r in part),
-            max(r.worst for r in part),
-        )
         lines.append(
             f"| {method} | {target} | {delta} | {'yes' if adaptive else 'no'} "
-            f"| {total:,} | {failed} | {worst:.3f} | {spent:.2f} |"
+            f"{outcome_cells(part)}"
         )
     assert not beyond, f"promises broken: {beyond}"
     return "\n".join(lines) + "\n"

@@ -42,7 +42,7 @@ from benchmarks.coverage.known_worlds import (
     worst_machine,
 )
 from benchmarks.coverage.sharp_coverage import binomial_tail
-from benchmarks.timing import signed
+from benchmarks.timing import publish, signed
 
 import smoothcruiser as sc
 
@@ -327,9 +327,7 @@ def main() -> int:
     with get_context("spawn").Pool(options.workers) as pool:
         studies = sorted(pool.imap_unordered(study, jobs, 1), key=lambda s: s[0])
     text, good = page(studies, time.perf_counter() - begin)
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    publish(text, options.out)
     return 0 if good else 1
 
 

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from benchmarks.timing import publish
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
@@ -199,9 +200,7 @@ def main() -> int:
         for name, state, *setting in PROBLEMS
     ]
     text = report(rows)
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    publish(text, options.out)
     shares = [row.share for row in rows]
     foreseen = within(row.by_first for row in rows) >= MOST_WITHIN
     kept = foreseen and max(shares) <= EACH and sum(shares) / len(shares) <= MEAN

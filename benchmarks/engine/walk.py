@@ -24,51 +24,36 @@ class Cell(NamedTuple):
     y: int
 
 
-@njit
-def walk(state: Any, action: int, rng: Any) -> Any:
+@njit(inline="always")
+def move(x: int, y: int, action: int, rng: Any) -> tuple[int, int]:
+    """The next cell: every tenth move slips to the next direction."""
     if rng.random() < 0.1:
         action = (action + 1) % 4
-    x, y = state.x, state.y
     if action == 0:
-        x = (x + 1) % 32
-    elif action == 1:
-        x = (x + 31) % 32
-    elif action == 2:
-        y = (y + 1) % 32
-    else:
-        y = (y + 31) % 32
+        return (x + 1) % 32, y
+    if action == 1:
+        return (x + 31) % 32, y
+    if action == 2:
+        return x, (y + 1) % 32
+    return x, (y + 31) % 32
+
+
+@njit
+def walk(state: Any, action: int, rng: Any) -> Any:
+    x, y = move(state.x, state.y, action, rng)
     return (x + y) / 62.0, Cell(x, y)
 
 
 @njit
 def walk_int(state: int, action: int, rng: Any) -> Any:
-    if rng.random() < 0.1:
-        action = (action + 1) % 4
-    x, y = state // 32, state % 32
-    if action == 0:
-        x = (x + 1) % 32
-    elif action == 1:
-        x = (x + 31) % 32
-    elif action == 2:
-        y = (y + 1) % 32
-    else:
-        y = (y + 31) % 32
+    x, y = move(state // 32, state % 32, action, rng)
     return (x + y) / 62.0, 32 * x + y
 
 
 @njit
 def walk_array(state: Any, action: int, rng: Any) -> Any:
-    if rng.random() < 0.1:
-        action = (action + 1) % 4
     after = state.copy()
-    if action == 0:
-        after[0] = (after[0] + 1) % 32
-    elif action == 1:
-        after[0] = (after[0] + 31) % 32
-    elif action == 2:
-        after[1] = (after[1] + 1) % 32
-    else:
-        after[1] = (after[1] + 31) % 32
+    after[0], after[1] = move(state[0], state[1], action, rng)
     return (after[0] + after[1]) / 62.0, after
 
 

@@ -43,7 +43,7 @@ from benchmarks.exact.verification_worlds import (
     true_minimum,
     value_with_horizon,
 )
-from benchmarks.timing import signed
+from benchmarks.timing import publish, signed
 
 import smoothcruiser as sc
 from smoothcruiser.errors import SmoothcruiserError
@@ -397,6 +397,11 @@ def remarks(runs: list[Run]) -> list[str]:
     return lines
 
 
+def models_called(parts: list[str] | None) -> list[str]:
+    """The models whose names have one of these parts; all of them without parts."""
+    return [name for name in names() if not parts or any(p in name for p in parts)]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -410,11 +415,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    wanted = [
-        name
-        for name in names()
-        if options.models is None or any(part in name for part in options.models)
-    ]
+    wanted = models_called(options.models)
     if not wanted:
         parser.error(f"no model is called like that; there are {', '.join(names())}")
     runs = []
@@ -428,9 +429,7 @@ def main() -> int:
                 shown = run.error or cell([run])
                 print(f"{name}, {column}, seed {seed}: {shown}", flush=True)
     text = page(runs, options.columns, f"`python {' '.join(sys.argv)}`")
-    print(text)
-    if options.out is not None:
-        options.out.write_text(text)
+    publish(text, options.out)
     answered = [run for run in runs if run.interval is not None]
     missed = sum(run.missed for run in answered)
     tail = binomial_tail(missed, len(answered), DELTA)

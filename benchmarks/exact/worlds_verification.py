@@ -31,10 +31,11 @@ from benchmarks.exact.verification import (
     PUBLISHED,
     Run,
     cell,
+    models_called,
     spend,
 )
 from benchmarks.exact.verification_worlds import PUBLISHED as FOLDER
-from benchmarks.exact.verification_worlds import Model, load, names
+from benchmarks.exact.verification_worlds import Model, load
 from benchmarks.timing import signed
 
 import smoothcruiser as sc
@@ -164,11 +165,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=12.0)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    wanted = [
-        name
-        for name in names()
-        if options.models is None or any(part in name for part in options.models)
-    ]
+    wanted = models_called(options.models)
     rows = measured(wanted, options.budget, options.seconds)
     print(summary(rows))
     if options.out is not None:

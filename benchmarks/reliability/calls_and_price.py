@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.timing import publish
 
 import smoothcruiser as sc
 
@@ -417,9 +418,7 @@ def main() -> int:
                 )
                 print(f"{len(rows)} requests, {bad} broken, {took:.0f} s", flush=True)
     text = report(rows, time.perf_counter() - begin)
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    publish(text, options.out)
     return int(any(row.broken for row in rows))
 
 

@@ -35,7 +35,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.timing import commit
+from benchmarks.reliability.damaged_stores import PIECE_DAMAGES, damage_piece
+from benchmarks.timing import commit, publish
 
 import smoothcruiser as sc
 from smoothcruiser.jit import disk_cache
@@ -130,20 +131,11 @@ def lose_blocks(path: Path, rng: random.Random) -> None:
     content = bytearray(path.read_bytes())
     size = rng.choice((1, 32, 512, 4096))
     at, to = (rng.randrange(0, len(content)) for _ in range(2))
-    damage = rng.choice(("cut", "zero", "copy", "add", "drop", "empty"))
-    if damage == "cut":
-        del content[at:]
-    elif damage == "zero":
-        content[at : at + size] = bytes(len(content[at : at + size]))
-    elif damage == "copy":
-        piece = content[at : at + size]
-        content[to : to + len(piece)] = piece
-    elif damage == "add":
-        content += rng.randbytes(size)
-    elif damage == "drop":
-        del content[at : at + size]
-    else:
+    damage = rng.choice((*PIECE_DAMAGES, "empty"))
+    if damage == "empty":
         content.clear()
+    else:
+        damage_piece(content, damage, slice(at, at + size), to, rng)
     path.write_bytes(content)
 
 
@@ -408,9 +400,7 @@ def main() -> None:
         *(f"- {x.damage}: {x.result}: {x.detail}" for x in broken),
     ]
     text = "\n".join(lines) + "\n"
-    print(text)
-    if options.out is not None:
-        options.out.write_text(text)
+    publish(text, options.out)
     sys.exit(1 if broken else 0)
 
 

@@ -132,6 +132,26 @@ def flip_bytes(path: Path, rng: random.Random) -> str:
     return "bits flipped"
 
 
+PIECE_DAMAGES = ("cut", "zero", "copy", "add", "drop")
+
+
+def damage_piece(
+    content: bytearray, damage: str, place: slice, to: int, rng: random.Random
+) -> None:
+    """Damage a piece of a file in one of the ways of ``PIECE_DAMAGES``."""
+    piece = content[place]
+    if damage == "cut":
+        del content[place.start :]
+    elif damage == "zero":
+        content[place] = bytes(len(piece))
+    elif damage == "copy":
+        content[to : to + len(piece)] = piece
+    elif damage == "add":
+        content += rng.randbytes(place.stop - place.start)
+    else:
+        del content[place]
+
+
 def cut_blocks(path: Path, rng: random.Random) -> str:
     """A piece of the file is lost, zeroed, copied elsewhere or added."""
     side = Path(f"{path}{rng.choice(SIDES)}")
@@ -139,18 +159,7 @@ def cut_blocks(path: Path, rng: random.Random) -> str:
     content = bytearray(side.read_bytes())
     size = rng.choice((1, 100, 512, 4096))
     at, to = (rng.randrange(0, len(content), size) for _ in range(2))
-    how = rng.choice(("cut", "zero", "copy", "add", "drop"))
-    if how == "cut":
-        del content[at:]
-    elif how == "zero":
-        content[at : at + size] = bytes(len(content[at : at + size]))
-    elif how == "copy":
-        piece = content[at : at + size]
-        content[to : to + len(piece)] = piece
-    elif how == "add":
-        content += rng.randbytes(size)
-    else:
-        del content[at : at + size]
+    damage_piece(content, rng.choice(PIECE_DAMAGES), slice(at, at + size), to, rng)
     side.write_bytes(content)
     return "blocks lost or moved"
 

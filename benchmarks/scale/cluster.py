@@ -57,6 +57,21 @@ def record(scenario: str, promised: str, held: bool, figures: str) -> None:
     print(f"{'pass' if held else 'FAIL'}  {scenario}: {figures}", flush=True)
 
 
+@contextlib.contextmanager
+def stored_run(
+    folder: Path, mine: str
+) -> Iterator[tuple[Node, subprocess.Popen[str]]]:
+    """A scheduler with one worker, and a run on it that has stored some shards."""
+    with (
+        Node("scheduler") as scheduler,
+        Node("worker", scheduler.address, folder=folder),
+    ):
+        where = ("--scheduler", scheduler.address, "--store", "runs.db")
+        process = started(folder, mine, *PROMISE, *where)
+        until(lambda: kept(folder) > 2)
+        yield scheduler, process
+
+
 # --- scenarios ----------------------------------------------------------------
 
 
@@ -92,20 +107,7 @@ def edited(folder: Path) -> None:
 def late(folder: Path) -> None:
     mine, copy = world(folder, 0.002), edited_copy(folder)
     _, out, _ = run(folder, mine, *PROMISE)
-    with (
-        Node("scheduler") as scheduler,
-        Node("worker", scheduler.address, folder=folder),
-    ):
-        process = started(
-            folder,
-            mine,
-            *PROMISE,
-            "--scheduler",
-            scheduler.address,
-            "--store",
-            "runs.db",
-        )
-        until(lambda: kept(folder) > 2)
+    with stored_run(folder, mine) as (scheduler, process):
         with Node("worker", scheduler.address, path=copy, folder=folder) as bad:
             code, there, err = ended(process)
         record(
@@ -187,20 +189,7 @@ def nobody(folder: Path) -> None:
 def lost(folder: Path) -> None:
     mine = world(folder)
     _, out, _ = run(folder, mine, *PROMISE)
-    with (
-        Node("scheduler") as scheduler,
-        Node("worker", scheduler.address, folder=folder),
-    ):
-        process = started(
-            folder,
-            mine,
-            *PROMISE,
-            "--scheduler",
-            scheduler.address,
-            "--store",
-            "runs.db",
-        )
-        until(lambda: kept(folder) > 2)
+    with stored_run(folder, mine) as (scheduler, process):
         before, begin = kept(folder), time.monotonic()
         scheduler.process.kill()
         code, _, err = ended(process)

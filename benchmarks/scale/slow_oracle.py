@@ -21,15 +21,19 @@ def step(state: int, action: int, rng: Any) -> tuple[float, int]:
     return (0.5 * u + 0.5 * (state == action)) if x > 0 else 0.0, int(rng.random() * 4)
 
 
-def problem() -> sc.Problem:
+def _build(own_step: Any, discount: float, name: str) -> sc.Problem:
     return sc.MDP(
-        step,
+        own_step,
         num_actions=2,
-        discount=0.2,
+        discount=discount,
         operator=sc.Entropy(1.0),
         initial_state=0,
-        name="slow_oracle:problem",
+        name=f"slow_oracle:{name}",
     )
+
+
+def problem() -> sc.Problem:
+    return _build(step, 0.2, "problem")
 
 
 def quick_step(state: int, action: int, rng: Any) -> tuple[float, int]:
@@ -41,22 +45,8 @@ def broken_step(state: int, action: int, rng: Any) -> tuple[float, int]:
 
 
 def quick() -> sc.Problem:
-    return sc.MDP(
-        quick_step,
-        num_actions=2,
-        discount=0.3,
-        operator=sc.Entropy(1.0),
-        initial_state=0,
-        name="slow_oracle:quick",
-    )
+    return _build(quick_step, 0.3, "quick")
 
 
 def broken() -> sc.Problem:
-    return sc.MDP(
-        broken_step,
-        num_actions=2,
-        discount=0.3,
-        operator=sc.Entropy(1.0),
-        initial_state=0,
-        name="slow_oracle:broken",
-    )
+    return _build(broken_step, 0.3, "broken")

@@ -29,9 +29,9 @@ import numpy as np
 
 from smoothcruiser.certified.query_limits import Target
 from smoothcruiser.certified.sample_batches import Batch
-from smoothcruiser.certified.snapshots.state_spelling import Unspelled
 from smoothcruiser.estimate import Interval
 from smoothcruiser.problem.model.tabular import Ints
+from smoothcruiser.states.state_json import UnwritableState
 
 # in the place of a number of sweeps: no further one is due, or only ``Region.close``
 SETTLED, CLOSING = -1, -2
@@ -136,7 +136,7 @@ class Autosave:
         start_time = time.perf_counter()
         try:
             self.write_snapshot()
-        except Unspelled as error:  # the answer is worth more than the store
+        except UnwritableState as error:  # the answer is worth more than the store
             self.unkept = str(error)
         now = time.perf_counter()
         self._next = now + max(LEAST_SAVE_SECONDS, RARELY * (now - start_time))

@@ -160,7 +160,7 @@ class Certified(SearchState, Shown, Framed):
         own_copy = copy_state(state)  # the caller may write into its own copy
         state = state if own_copy is None else own_copy
         if self.keeper is not None:
-            self.spelling.check(state)
+            self.state_json.check(state)
         with stoppable_run() as hold:
             limits = limits.stopped_by(hold).reserve_calls(self.inspections.reserve)
             compile_seconds = self.prepare(state, limits)

@@ -31,7 +31,6 @@ from smoothcruiser.certified.sampling.choose_sampler import make_sampler
 from smoothcruiser.certified.sampling.step_inspections import StepInspections
 from smoothcruiser.certified.search_loop import SearchLoop
 from smoothcruiser.certified.search_memory import Memory
-from smoothcruiser.certified.snapshots.state_spelling import Spelling
 from smoothcruiser.certified.steering import Steering
 from smoothcruiser.certified.sweeps.compiled_loops import expect_calls
 from smoothcruiser.certified.sweeps.layers import LayeredRegion
@@ -47,6 +46,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.query import Compute, ComputeKeywords, Promise, check_delta
 from smoothcruiser.run_control.clock import pause_clock
+from smoothcruiser.states.state_json import ExactJson
 
 
 class SearchState:
@@ -114,9 +114,9 @@ class SearchState:
             self.loop.sampler.close()
 
     @cached_property
-    def spelling(self) -> Spelling:
+    def state_json(self) -> ExactJson:
         """How a store writes the states of the problem."""
-        return Spelling(self.problem)
+        return ExactJson(self.problem)
 
     def check_whole(self) -> None:
         """Refuse to continue a memory that an error has left unfinished."""

@@ -9,6 +9,7 @@ imported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 
 import click
 from click.shell_completion import CompletionItem
@@ -51,13 +52,21 @@ def problem_names(
     return _matching_items([*zoo_items, *adapter_items], incomplete)
 
 
-def method_names(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Methods of ``plan``."""
-    from smoothcruiser.methods import METHODS
+def _names_of(module_name: str, table_name: str) -> Completion:
+    """The completion of the names in a table, whose module is imported late."""
 
-    return _matching_items([(name, None) for name in METHODS], incomplete)
+    def table_names(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        table = getattr(import_module(module_name), table_name)
+        return _matching_items([(name, None) for name in table], incomplete)
+
+    return table_names
+
+
+method_names = _names_of("smoothcruiser.methods", "METHODS")
+operator_names = _names_of("smoothcruiser.operators", "OPERATORS")
+executor_names = _names_of("smoothcruiser.engines.registry", "EXECUTORS")
 
 
 def complete_methods(
@@ -81,24 +90,6 @@ def opponent_names(
         *_matching_items([("random", "legal moves, all alike")], incomplete),
         *method_names(ctx, param, incomplete),
     ]
-
-
-def operator_names(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Smooth maxima."""
-    from smoothcruiser.operators import OPERATORS
-
-    return _matching_items([(name, None) for name in OPERATORS], incomplete)
-
-
-def executor_names(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Engines."""
-    from smoothcruiser.engines.registry import EXECUTORS
-
-    return _matching_items([(name, None) for name in EXECUTORS], incomplete)
 
 
 def target_names(

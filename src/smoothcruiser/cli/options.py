@@ -104,8 +104,10 @@ class State(click.ParamType):  # type: ignore[type-arg]
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
         """The state."""
+        from smoothcruiser.states.state_json import as_tuples
+
         try:
-            return _lists_to_tuples(_read_json(value))
+            return as_tuples(_read_json(value))
         except ValueError:
             self.fail(
                 f"{_shorten_text(value)!r} is not JSON; write 3, 0.5, [1, 2] or "
@@ -135,14 +137,6 @@ def _read_json(text: str) -> Any:
 
     return json.loads(
         text, object_pairs_hook=reject_duplicates, parse_constant=no_number
-    )
-
-
-def _lists_to_tuples(value: Any) -> Any:
-    return (
-        tuple(_lists_to_tuples(element) for element in value)
-        if isinstance(value, list)
-        else value
     )
 
 

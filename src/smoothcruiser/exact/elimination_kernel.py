@@ -57,6 +57,19 @@ def reversed_edges(start: Any, target: Any, back: Any, source: Any) -> None:
             write_at[target[i]] += 1
 
 
+def append_new(
+    start: Any, target: Any, s: int, place: Any, order: Any, tail: int
+) -> int:
+    """Put the neighbours of s that have no place behind ``order``; its new end."""
+    for i in range(start[s], start[s + 1]):
+        z = target[i]
+        if place[z] < 0:
+            place[z] = tail
+            order[tail] = z
+            tail += 1
+    return tail
+
+
 def level_order(start: Any, target: Any, order: Any, place: Any) -> int:
     """The half bandwidth of the order by levels; ``order`` and ``place`` are written.
 
@@ -84,18 +97,8 @@ def level_order(start: Any, target: Any, order: Any, place: Any) -> int:
             while head < tail:
                 s = order[head]
                 head += 1
-                for i in range(start[s], start[s + 1]):
-                    z = target[i]
-                    if place[z] < 0:
-                        place[z] = tail
-                        order[tail] = z
-                        tail += 1
-                for i in range(back_start[s], back_start[s + 1]):
-                    z = source[i]
-                    if place[z] < 0:
-                        place[z] = tail
-                        order[tail] = z
-                        tail += 1
+                tail = append_new(start, target, s, place, order, tail)
+                tail = append_new(back_start, source, s, place, order, tail)
             if run == 0:
                 first_state = order[tail - 1]
                 for k in range(num_done, tail):

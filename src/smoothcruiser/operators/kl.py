@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
+from smoothcruiser.operators.base import Floats, Scalar, Vector
+from smoothcruiser.operators.entropy import LogSumExp
 from smoothcruiser.operators.outward import Interval, sum_in_order
 
 
@@ -62,7 +63,7 @@ def kl_omega(p: Vector, w: Vector, t: float) -> float:
 
 
 @dataclass(frozen=True)
-class KL(TemperedOperator):
+class KL(LogSumExp):
     """Relative entropy to a prior: F = lambda log sum mu exp(Q / lambda).
 
     It is mellowmax without a prior. Where a state has fewer legal actions, the
@@ -128,19 +129,6 @@ class KL(TemperedOperator):
         """
         rarity = num_actions if self.prior is None else 1.0 / min(self.prior)
         return self.strength * math.log(rarity)
-
-    def policy_bend(self) -> float:
-        """Return 1/(24 sqrt(3) lambda^2), attained by two actions."""
-        squared_temperature = self.temperature**2  # 0 below 1e-162
-        return (
-            1.0 / (24.0 * math.sqrt(3.0) * squared_temperature)
-            if squared_temperature > 0.0
-            else math.inf
-        )
-
-    def strong_convexity(self) -> float:
-        """2 lambda: the Hessian is at most (I - 11'/k)/(2 lambda) (Boehning)."""
-        return 2.0 * self.temperature
 
     def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:  # noqa: D102
         t, max_q = self.strength, q.max(axis=0)

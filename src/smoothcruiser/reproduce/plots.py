@@ -188,34 +188,30 @@ def relaxation(rows: Sequence[RelaxationRow]) -> Any:
         problem_rows = [r for r in rows if r.problem == name]
         x = [r.temperature for r in problem_rows]
         value_axis, price_axis = axes[0][column], axes[1][column]
-        for field, label, colour, dash in (
-            ("bound", "bound λ log K/(1−γ)", GREY, (0, (5, 2))),
-            ("distance", "V_λ − V_0", BLUE, "-"),
-            ("policy_loss", "loss of the softmax policy in V_0", ORANGE, "-."),
-        ):
-            _curve(
+        for axis, field, label, colour, dash in (
+            (value_axis, "bound", "bound λ log K/(1−γ)", GREY, (0, (5, 2))),
+            (value_axis, "distance", "V_λ − V_0", BLUE, "-"),
+            (
                 value_axis,
-                x,
-                [_log10(getattr(r, field)) for r in problem_rows],
-                label,
-                colour,
-                dash,
-            )
+                "policy_loss",
+                "loss of the softmax policy in V_0",
+                ORANGE,
+                "-.",
+            ),
+            (price_axis, "price", "calls for V_λ within ε", GREEN, "-"),
+            (
+                price_axis,
+                "price_unregularized",
+                "calls for V_0 within ε, through λ",
+                PURPLE,
+                "--",
+            ),
+        ):
+            y = [_log10(getattr(r, field)) for r in problem_rows]
+            _curve(axis, x, y, label, colour, dash)
         _curve(value_axis, x, [_log10(r.epsilon) for r in problem_rows], "ε", RED, ":")
         value_axis.set_ylim(-6.0, 2.0)
         _finish(value_axis, "temperature λ", "value", name)
-        for field, label, colour, dash in (
-            ("price", "calls for V_λ within ε", GREEN, "-"),
-            ("price_unregularized", "calls for V_0 within ε, through λ", PURPLE, "--"),
-        ):
-            _curve(
-                price_axis,
-                x,
-                [_log10(getattr(r, field)) for r in problem_rows],
-                label,
-                colour,
-                dash,
-            )
         _finish(
             price_axis,
             "temperature λ",

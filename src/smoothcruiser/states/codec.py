@@ -235,8 +235,10 @@ class StateCodec:
     def _tuple_words(self) -> Words:
         places, scope, at = range(len(self.fields)), dict[str, Any](), []
         for i, field in enumerate(self.fields):
-            for name in Words._fields:
-                scope[f"{name}{i}"] = getattr(field.words, name)
+            for name, function in zip(
+                ("load", "store", "keep"), field.words, strict=True
+            ):
+                scope[f"{name}{i}"] = function
             at.append(f"address + {WORD * sum(f.size for f in self.fields[:i])}")
         tuple_start = "("
         if isinstance(self.kind, types.BaseNamedTuple):

@@ -1,8 +1,10 @@
-"""States as JSON data, and back.
+"""JSON of states: one form for readers of results, one that is exact for stores.
 
-A state is anything: a number, a tuple, an array, an object of the user's own. JSON data
-are written for a reader (``state``). Missing information is written beside them
-(``state_form``), only where there is some:
+A state is anything: a number, a tuple, an array, an object of the user's own. Nothing is
+imported or called to read one, and nothing is a pickle.
+
+For readers (``state_data``, ``state_from``), data are plain, and missing information is
+written beside them, only where there is some:
 
   null, true, 3, 0.5, "text"       themselves
   [1, 2]                           the tuple (1, 2): states are mostly tuples
@@ -14,12 +16,25 @@ are written for a reader (``state``). Missing information is written beside them
                                    cannot hold
 
 A NamedTuple comes back as the tuple that equals it, a NumPy scalar as the Python number
-that equals it. Nothing is imported or called to read a state.
+that equals it (``match_form`` gives both their form back).
 
-Numbers that JSON cannot hold, as data that it can.
+For stores (``ExactJson``), data are exact to the bit. Named tuples, dataclasses and
+enumerations are written by their fields, and read as the classes of the problem's own
+state; states of adapters are written by ``plain`` of their oracle and read by its
+``parse``. Everything else is ``UnwritableState``: a root before anything is sampled; a
+search that meets such a state later goes on and is not saved any more.
+
+  as they are   None, bool, int of 64 bits, float, str, list
+  tagged        {"t": [...]}: tuple       {"b": text}: bytes      {"i": text}: int
+                {"s": [...]}: frozenset   {"S": [...]}: set       {"d": [[k, v]]}: dict
+                {"x": text}: NaN          {"c": [x, y]}: complex
+                {"g": [type, text]}: NumPy scalar
+                {"a": [type, shape, order, fixed, text]}: NumPy array
+                {"n": [name, ...]}: named tuple, dataclass        {"e": [name, member]}
+                {"p": ...}: data for ``parse`` of the oracle
 
 JSON has no NaN, no infinity, and most of its readers hold numbers as float64, in which
-whole numbers beyond 2**53 are no longer distinct:
+whole numbers beyond 2**53 are no longer distinct. For readers of results:
 
   NaN                    null (an illegal action); "NaN" where null means "none"
   infinity               "Infinity", "-Infinity": ``float`` of Python and ``Number`` of
@@ -29,16 +44,21 @@ whole numbers beyond 2**53 are no longer distinct:
 
 from __future__ import annotations
 
+import base64
+import json
 import math
 import re
+import struct
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from numbers import Integral
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, describe_value, text_of
+from smoothcruiser.states.identity import is_opaque
 
 LARGEST_COUNT: Final = 2**53
 NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -90,77 +110,53 @@ STORED_DTYPES = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|U[0-9]{1,6})")
 LONGEST_WHOLE = 10**4000
 
 
-def plain(value: Any) -> Any:
-    """Data that JSON can hold: numbers, words, lists; anything else as it is printed.
-
-    NaN is None, and details that a reader can do without are lost: see ``state_data``.
-    """
-    if is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain(getattr(value, field.name)) for field in fields(value)
-        }
-    if isinstance(value, dict):
-        if not all(isinstance(key, str) for key in value):
-            return text_of(value)
-        return {str(key): plain(element) for key, element in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(element) for element in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return number_data(value)
-    if isinstance(value, bool | str) or value is None:
-        return value
-    if isinstance(value, int):
-        return int(value) if abs(value) < LONGEST_WHOLE else hex(value)
-    return text_of(value)
-
-
 def state_data(state: Any) -> tuple[Any, Form]:
     """A state as JSON data, and its form where the data do not tell it, else None."""
-    if state is None or isinstance(state, bool | str | np.bool_ | Integral):
-        return _simple_data(state)
-    if isinstance(state, float | np.floating):
-        value = float(state)
-        return number_data(value), None if math.isfinite(value) else "number"
-    if isinstance(state, tuple | list):
-        element_data = [state_data(element) for element in state]
-        data, forms = (
-            [element[0] for element in element_data],
-            [element[1] for element in element_data],
-        )
-        has_forms = any(form is not None for form in forms)
-        if isinstance(state, list):
-            return data, {"list": forms if has_forms else None}
-        return data, {"tuple": forms} if has_forms else None
-    if isinstance(state, dict) and all(isinstance(name, str) for name in state):
-        member_data = {
-            str.__str__(name): state_data(element) for name, element in state.items()
-        }
-        member_forms = {
-            name: form for name, (_, form) in member_data.items() if form is not None
-        }
-        member_values = {name: data for name, (data, _) in member_data.items()}
-        return member_values, {"dict": member_forms} if member_forms else None
-    return _array_data(state) or (plain(state), {"text": text_of(state)})
-
-
-def _simple_data(state: Any) -> tuple[Any, Form]:
     if isinstance(state, bool | np.bool_):
         return bool(state), None
     if state is None or isinstance(state, str):
         # not str(): an Enum that is a text has a name of its own
         return None if state is None else str.__str__(state), None
-    whole_number = int(state)
-    return (
-        (whole_number, None)
-        if abs(whole_number) < LONGEST_WHOLE
-        else (hex(whole_number), "hex")
-    )
+    if isinstance(state, Integral):
+        number = int(state)
+        return (number, None) if abs(number) < LONGEST_WHOLE else (hex(number), "hex")
+    if isinstance(state, float | np.floating):
+        value = float(state)
+        return number_data(value), None if math.isfinite(value) else "number"
+    if isinstance(state, tuple | list):
+        element_data = list(map(state_data, state))
+        data, forms = ([element[i] for element in element_data] for i in (0, 1))
+        has_forms = any(form is not None for form in forms)
+        if isinstance(state, list):
+            return data, {"list": forms if has_forms else None}
+        return data, {"tuple": forms} if has_forms else None
+    if isinstance(state, dict) and all(isinstance(name, str) for name in state):
+        members = {str.__str__(name): state_data(x) for name, x in state.items()}
+        named_forms = {name: x[1] for name, x in members.items() if x[1] is not None}
+        named_data = {name: x[0] for name, x in members.items()}
+        return named_data, {"dict": named_forms} if named_forms else None
+    return _object_data(state)
 
 
-def _array_data(state: Any) -> tuple[Any, Form] | None:
-    """An array with its type; None for anything but arrays of numbers or texts."""
+def _object_data(state: Any) -> tuple[Any, Form]:
+    """An array with its type; anything else as it is printed, a dataclass by fields."""
+    array_form = _array_form(state)
+    if array_form is not None:
+        return state_data(np.asarray(state).tolist())[0], array_form
+    text = text_of(state)
+    data: Any = text
+    if is_dataclass(state) and not isinstance(state, type):
+        data = {
+            field.name: state_data(getattr(state, field.name))[0]
+            for field in fields(state)
+        }
+    elif hasattr(state, "tolist"):
+        data = state_data(state.tolist())[0]
+    return data, {"text": text}
+
+
+def _array_form(state: Any) -> dict[str, Any] | None:
+    """The type of an array; None for anything but arrays of numbers or texts."""
     if not (hasattr(state, "tolist") and hasattr(state, "shape")):
         return None
     try:
@@ -169,14 +165,15 @@ def _array_data(state: Any) -> tuple[Any, Form] | None:
         return None
     if not STORED_DTYPES.fullmatch(array.dtype.str):
         return None
-    form = {"array": array.dtype.str, "shape": list(array.shape)}
-    return plain(array.tolist()), form
+    return {"array": array.dtype.str, "shape": list(array.shape)}
 
 
 def state_from(data: Any, form: Any, where: str) -> Any:
     """The state that ``state_data`` wrote."""
     if form is None:
-        return _natural_value(data)
+        if not isinstance(data, list | tuple | dict):
+            return data
+        form = {"dict": {}} if isinstance(data, dict) else {"tuple": None}
     if form == "number":
         return _not_finite(data, where)
     if form == "hex":
@@ -189,15 +186,6 @@ def state_from(data: Any, form: Any, where: str) -> Any:
         f"{where}_form must be null, 'number', 'hex' or an object with one of "
         f"{', '.join(READERS)}, got {describe_value(form)}."
     )
-
-
-def _natural_value(data: Any) -> Any:
-    """The value of data without a form: lists are tuples."""
-    if isinstance(data, list | tuple):
-        return tuple(_natural_value(element) for element in data)
-    if isinstance(data, dict):
-        return {name: _natural_value(element) for name, element in data.items()}
-    return data
 
 
 def _not_finite(data: Any, where: str) -> float:
@@ -224,14 +212,6 @@ def _element_states(data: Any, forms: Any, where: str) -> list[Any]:
         state_from(element, form, where)
         for element, form in zip(data, forms, strict=True)
     ]
-
-
-def _read_list(data: Any, form: dict[str, Any], where: str) -> Any:
-    return _element_states(data, form["list"], where)
-
-
-def _read_tuple(data: Any, form: dict[str, Any], where: str) -> Any:
-    return tuple(_element_states(data, form["tuple"], where))
 
 
 def _read_dict(data: Any, form: dict[str, Any], where: str) -> Any:
@@ -278,8 +258,10 @@ def _read_text(data: Any, form: dict[str, Any], where: str) -> Any:
 
 
 READERS: dict[str, Callable[[Any, dict[str, Any], str], Any]] = {
-    "tuple": _read_tuple,
-    "list": _read_list,
+    "tuple": lambda data, form, where: tuple(
+        _element_states(data, form["tuple"], where)
+    ),
+    "list": lambda data, form, where: _element_states(data, form["list"], where),
     "dict": _read_dict,
     "array": _read_array,
     "text": _read_text,
@@ -291,6 +273,13 @@ def _read_value(make: Callable[[], Any], where: str) -> Any:
         return make()
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InvalidInput(f"{where} must be what its form says: {error}.") from error
+
+
+def as_tuples(value: Any) -> Any:
+    """Plain data with tuples in place of lists, as states have them."""
+    if isinstance(value, list | tuple):
+        return tuple(as_tuples(element) for element in value)
+    return value
 
 
 def match_form(state: Any, example: Any) -> Any:
@@ -324,3 +313,212 @@ def match_form(state: Any, example: Any) -> Any:
     ):
         return float(state)
     return state
+
+
+# --- exact, for stores --------------------------------------------------------
+
+
+class UnwritableState(InvalidInput):
+    """A state that a store cannot keep."""
+
+
+class ExactJson:
+    """Writes and reads the states of one problem, exact to the bit."""
+
+    def __init__(self, problem: Any) -> None:
+        """``problem`` gives ``initial_state``, ``oracle`` and ``key_of``."""
+        self.problem = problem
+        self.kinds: dict[str, Any] = {}  # classes that the initial state is made of
+        self.sets = False  # whether sets were read: no file keeps their order
+        self._learn(problem.initial_state)
+
+    def _learn(self, example: Any) -> None:
+        kind = type(example)
+        is_enum, field_names = isinstance(example, Enum), _field_names(kind)
+        if is_enum or field_names is not None:
+            if self.kinds.setdefault(kind.__qualname__, kind) is not kind:
+                raise InvalidInput(
+                    f"The store cannot keep states made of two classes called "
+                    f"{kind.__qualname__}; give one of them another name."
+                )
+            names = () if is_enum else field_names or ()
+            members = [getattr(example, name, None) for name in names]
+        elif isinstance(example, dict):
+            members = [*example, *example.values()]
+        else:
+            is_container = isinstance(example, tuple | list | set | frozenset)
+            members = list(example) if is_container else []
+        for member in members:
+            self._learn(member)
+
+    def write_state(self, state: Any) -> Any:
+        """Plain data for a state."""
+        oracle = self.problem.oracle
+        if is_opaque(state) and hasattr(oracle, "plain"):
+            return {"p": self._write_data(oracle.plain(state))}
+        try:
+            return self._write_data(state)
+        except RecursionError:
+            raise self._refusal(state) from None
+
+    def _write_data(self, x: Any) -> Any:
+        kind = type(x)
+        if x is None or kind is bool or kind is str:
+            return x
+        if kind is int:
+            return x if -(2**63) <= x < 2**63 else {"i": hex(x)}
+        if kind is float:
+            return {"x": struct.pack("<d", x).hex()} if math.isnan(x) else x
+        if kind is list:
+            return list(map(self._write_data, x))
+        case = EXACT_CASES.get(kind)
+        if case is not None:
+            return {case.tag: case.write(self._write_data, x)}
+        if isinstance(x, np.generic) and x.dtype.kind in EXACT_KINDS:
+            return {"g": [x.dtype.str, _text(x.tobytes())]}
+        class_name, names = kind.__qualname__, _field_names(kind)
+        if self.kinds.get(class_name) is not kind:
+            raise self._refusal(x)
+        if isinstance(x, Enum):
+            return {"e": [class_name, x.name]}
+        if names is None or set(getattr(x, "__dict__", names)) - set(names):
+            raise self._refusal(x)
+        members = (getattr(x, name) for name in names)
+        return {"n": [class_name, *map(self._write_data, members)]}
+
+    def _refusal(self, x: Any) -> UnwritableState:
+        return UnwritableState(
+            f"The store cannot keep states of type {type(x).__name__}; let states be "
+            "numbers, words, arrays or tuples of them, or dataclasses like "
+            "initial_state, or plan without a store."
+        )
+
+    def check(self, state: Any) -> None:
+        """Refuse a state that would not come back from a store as the same one."""
+        text, key_of = json.dumps(self.write_state(state)), self.problem.key_of
+        state_again = self.read_state(json.loads(text))
+        is_same_text = json.dumps(self.write_state(state_again)) == text
+        if not is_same_text or key_of(state_again) != key_of(state):
+            raise self._refusal(state)
+
+    def read_state(self, data: Any) -> Any:
+        """The state that ``write_state`` made plain data of; impossible data raise."""
+        if isinstance(data, dict) and data.keys() == {"p"}:
+            if not hasattr(self.problem.oracle, "parse"):
+                raise ValueError("no oracle reads its states")
+            return self.problem.oracle.parse(self._read_data(data["p"]))
+        return self._read_data(data)
+
+    def _read_data(self, data: Any) -> Any:
+        if isinstance(data, list):
+            return list(map(self._read_data, data))
+        if not isinstance(data, dict):
+            return data
+        ((tag, content),) = data.items()
+        if tag in ("s", "S") and len(content) > 1:
+            self.sets = True
+        if tag in EXACT_READERS:
+            return EXACT_READERS[tag](self._read_data, content)
+        kind = self.kinds[content[0]]
+        if tag == "e" and issubclass(kind, Enum):
+            return kind[content[1]]
+        names = _field_names(kind)
+        if tag != "n" or names is None or len(names) != len(content) - 1:
+            raise ValueError("its states have other fields")
+        members = list(map(self._read_data, content[1:]))
+        if issubclass(kind, tuple):
+            return tuple.__new__(kind, members)
+        instance = object.__new__(kind)
+        for name, member in zip(names, members, strict=True):
+            object.__setattr__(instance, name, member)
+        return instance
+
+
+def _field_names(kind: Any) -> tuple[str, ...] | None:
+    """The names of the fields of a named tuple or a dataclass."""
+    if issubclass(kind, tuple):
+        return getattr(kind, "_fields", None)
+    is_data = is_dataclass(kind)
+    return tuple(field.name for field in fields(kind)) if is_data else None
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _array_of(kind: Any, text: str) -> Any:
+    """The flat array of a type that has its bytes in a text."""
+    array_type = np.dtype(kind)
+    if not isinstance(kind, str) or array_type.kind not in EXACT_KINDS:
+        raise ValueError("its arrays hold no plain values")
+    return np.frombuffer(base64.b64decode(text, validate=True), array_type)
+
+
+def _read_scalar(kind: Any, text: str) -> Any:
+    (scalar,) = _array_of(kind, text)
+    return scalar
+
+
+Part = Callable[[Any], Any]  # writes or reads a part of a state
+
+
+def _write_exact_array(part: Part, x: Any) -> Any:
+    if x.dtype.kind not in EXACT_KINDS:
+        raise UnwritableState(
+            f"The store cannot keep arrays of type {x.dtype}; let states be arrays of "
+            "numbers, or plan without a store."
+        )
+    memory_order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
+    array_content = [x.dtype.str, list(x.shape), memory_order, not x.flags.writeable]
+    return [*array_content, _text(x.tobytes(memory_order))]
+
+
+def _read_exact_array(part: Part, content: Any) -> Any:
+    kind, shape, memory_order, is_fixed, text = content
+    array = _array_of(kind, text).reshape(shape, order=memory_order)
+    array = array.copy(order=memory_order)
+    array.flags.writeable = not is_fixed
+    return array
+
+
+def _sort_members(part: Part, x: Any) -> list[Any]:
+    """The members of a set, in an order of their own."""
+    return sorted(map(part, x), key=json.dumps)
+
+
+class ExactCase(NamedTuple):
+    """The tag of a type, and how its content is written and read."""
+
+    tag: str
+    write: Callable[[Part, Any], Any]
+    read: Callable[[Part, Any], Any]
+
+
+EXACT_KINDS = "biufcSUmM"  # of NumPy's types: those with their value in their bytes
+EXACT_CASES = {
+    tuple: ExactCase(
+        "t", lambda part, x: list(map(part, x)), lambda part, x: tuple(map(part, x))
+    ),
+    bytes: ExactCase(
+        "b", lambda _, x: _text(x), lambda _, x: base64.b64decode(x, validate=True)
+    ),
+    frozenset: ExactCase("s", _sort_members, lambda part, x: frozenset(map(part, x))),
+    set: ExactCase("S", _sort_members, lambda part, x: set(map(part, x))),
+    dict: ExactCase(
+        "d",
+        lambda part, x: [[part(k), part(v)] for k, v in x.items()],
+        lambda part, x: {part(k): part(v) for k, v in x},
+    ),
+    complex: ExactCase(
+        "c",
+        lambda part, x: [part(x.real), part(x.imag)],
+        lambda part, x: complex(part(x[0]), part(x[1])),
+    ),
+    np.ndarray: ExactCase("a", _write_exact_array, _read_exact_array),
+}
+EXACT_READERS: dict[str, Callable[[Part, Any], Any]] = {
+    **{case.tag: case.read for case in EXACT_CASES.values()},
+    "i": lambda _, x: int(x, 16),
+    "x": lambda _, x: struct.unpack("<d", bytes.fromhex(x))[0],
+    "g": lambda _, x: _read_scalar(*x),
+}

@@ -25,7 +25,7 @@ from smoothcruiser.problem.step_errors import WritingOracle
 from smoothcruiser.records.data import DIALECT, Framed, head, json_text, with_head
 from smoothcruiser.records.shapes import Schema
 from smoothcruiser.states.identity import identical
-from smoothcruiser.states.state_json import match_form
+from smoothcruiser.states.state_json import as_tuples, match_form
 from smoothcruiser.store.store_file import seal
 
 # the columns of the table ``runs``, in the order in which they are sealed
@@ -199,13 +199,6 @@ def _same(x: Any, y: Any) -> bool:
     if type(x) is dict:
         return _same(list(x.items()), list(y.items()))
     return identical(x, y)
-
-
-def as_tuples(value: Any) -> Any:
-    """Plain data with tuples in place of lists, as states have them."""
-    if isinstance(value, list | tuple):
-        return tuple(as_tuples(element) for element in value)
-    return value
 
 
 def _comparable(entry: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ from smoothcruiser.certified.snapshots.snapshot import (
     restore,
     to_bytes,
 )
-from smoothcruiser.certified.snapshots.state_spelling import Spelling
+from smoothcruiser.states.state_json import ExactJson
 
 WORLDS = worlds()
 
@@ -369,8 +369,8 @@ NAN = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
 
 
 def read_again(state):
-    spelling = Spelling(CROSSING)
-    return spelling.read_state(json.loads(json.dumps(spelling.write_state(state))))
+    exact_json = ExactJson(CROSSING)
+    return exact_json.read_state(json.loads(json.dumps(exact_json.write_state(state))))
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ class Stranger(NamedTuple):
 def test_what_cannot_come_back_is_refused(state):
     """Objects, functions, classes that the problem's own state does not have."""
     with pytest.raises(sc.InvalidInput, match="The store cannot keep"):
-        Spelling(CROSSING).write_state(state)
+        ExactJson(CROSSING).write_state(state)
 
 
 def test_a_ring_is_refused():
@@ -444,7 +444,7 @@ def test_a_ring_is_refused():
     ring = []
     ring.append(ring)
     with pytest.raises(sc.InvalidInput, match="The store cannot keep"):
-        Spelling(CROSSING).write_state(ring)
+        ExactJson(CROSSING).write_state(ring)
 
 
 @pytest.mark.parametrize(
@@ -464,4 +464,4 @@ def test_a_ring_is_refused():
 def test_data_that_nobody_wrote_is_no_state(data):
     """Names that the problem does not have are not looked for anywhere else."""
     with pytest.raises((ValueError, KeyError, TypeError)):
-        Spelling(CROSSING).read_state(data)
+        ExactJson(CROSSING).read_state(data)

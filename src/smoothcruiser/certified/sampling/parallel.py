@@ -65,7 +65,8 @@ def draw_jobs(problem: Problem, jobs: list[PairJob]) -> list[JobResult]:
     guard = Guard()
     for job in jobs:
         rng = from_words(job.words)
-        result = JobResult([], [], [], ())
+        samples: tuple[list[float], list[Any], list[bool]] = [], [], []
+        rewards, states, ended = samples
         try:
             state_before = (
                 guard.copy_state(job.state) if guard.due(job.draws) else None
@@ -74,20 +75,18 @@ def draw_jobs(problem: Problem, jobs: list[PairJob]) -> list[JobResult]:
                 reward, next_state, *end_flag = problem.oracle(
                     job.state, job.action, rng
                 )
-                result.rewards.append(float(reward))
-                result.states.append(next_state)
-                result.ended.append(bool(end_flag[0]) if end_flag else False)
+                rewards.append(float(reward))
+                states.append(next_state)
+                ended.append(bool(end_flag[0]) if end_flag else False)
             guard.compare(state_before, job.state, job.action)
         except OracleError as error:
-            return [*results, result._replace(error=str(error), told=True)]
+            return [*results, JobResult(*samples, (), str(error), True)]
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return [
-                *results,
-                result._replace(error=f"{type(error).__name__}: {error}"),
-            ]
-        results.append(result._replace(words=tuple(int(word) for word in rng.words)))
+            error_text = f"{type(error).__name__}: {error}"
+            return [*results, JobResult(*samples, (), error_text)]
+        results.append(JobResult(*samples, tuple(int(word) for word in rng.words)))
     return results
 
 

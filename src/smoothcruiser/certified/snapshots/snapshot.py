@@ -26,7 +26,7 @@ from smoothcruiser.certified.graph import (
     ENTRIES,
     ENTRY,
     NODE,
-    Entries,
+    Graph,
     free_entries,
     free_slots,
 )
@@ -38,12 +38,12 @@ from smoothcruiser.certified.search_memory import KeyedState, Memory
 from smoothcruiser.certified.search_state import SearchState
 from smoothcruiser.certified.snapshots import snapshot_checks as soundness
 from smoothcruiser.certified.snapshots.snapshot_checks import require
-from smoothcruiser.certified.snapshots.state_spelling import Spelling
 from smoothcruiser.certified.sweeps.memory_kernel import SHORT_SCAN
 from smoothcruiser.engines.inspection import Look, Looks
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.states.identity import is_fixed
 from smoothcruiser.states.state_copies import copy_state
+from smoothcruiser.states.state_json import ExactJson
 from smoothcruiser.states.table import NumberNodes, NumberStates
 
 MAGIC = b"SCCERT3\n"
@@ -71,7 +71,7 @@ def to_bytes(search: SearchState) -> bytes:
     graph, num_nodes, num_pairs = memory.graph, memory.num_nodes, memory.num_pairs
     if batch is not None:
         sampler.check_written(batch)
-    spelling = search.spelling
+    state_json = search.state_json
     # a copy has anything between its fields
     pairs = np.zeros(num_pairs, graph.pairs.dtype)
     pairs[:] = graph.pairs[:num_pairs]
@@ -92,7 +92,7 @@ def to_bytes(search: SearchState) -> bytes:
     texts = [] if state_numbers is not None else _state_pieces(search)
     if state_numbers is not None:
         sections["numbers"] = state_numbers
-    sections["ends"] = _text(_ends(memory, spelling))
+    sections["ends"] = _text(_ends(memory, state_json))
     header: dict[str, Any] = {
         "delta": search.delta,
         "seed": int(search.seed),
@@ -104,7 +104,7 @@ def to_bytes(search: SearchState) -> bytes:
             field_name: getattr(sampler.guard, name)
             for field_name, name in GUARD.items()
         },
-        "looked": _written_looks(search.inspections.looked, spelling),
+        "looked": _written_looks(search.inspections.looked, state_json),
         "asked": search.inspections.asked,
         "at": None,
         "batch": None,
@@ -183,7 +183,7 @@ def _state_pieces(search: SearchState) -> list[bytes]:
     states, full_pieces, write_state = (
         search.memory.states,
         search.spelled,
-        search.spelling.write_state,
+        search.state_json.write_state,
     )
     while len(states) - 1 >= (len(full_pieces) + 1) * TEXT_ROWS:
         first_state = 1 + len(full_pieces) * TEXT_ROWS
@@ -198,24 +198,24 @@ def _state_pieces(search: SearchState) -> list[bytes]:
     return [*full_pieces, json.dumps(last_texts).encode()]
 
 
-def _ends(memory: Memory, spelling: Spelling) -> list[Any]:
+def _ends(memory: Memory, state_json: ExactJson) -> list[Any]:
     """The states that are known to be over: [state, whether it is kept]."""
     end_states = []
     for key, node in memory.nodes.items():
         if node == END:
             is_kept = key in memory.terminal_values
             end_states.append(
-                [spelling.write_state(memory.terminal_values.get(key, key)), is_kept]
+                [state_json.write_state(memory.terminal_values.get(key, key)), is_kept]
             )
     end_states += [
-        [spelling.write_state(seen_state.state), True]
+        [state_json.write_state(seen_state.state), True]
         for seen_state in memory.others.values()
         if seen_state.node == END
     ]
     return end_states
 
 
-def _written_looks(looks: Looks | None, spelling: Spelling) -> Any:
+def _written_looks(looks: Looks | None, state_json: ExactJson) -> Any:
     if looks is None:
         return None
     look_rows = []
@@ -223,12 +223,12 @@ def _written_looks(looks: Looks | None, spelling: Spelling) -> Any:
         reward, next_state, ended = look.answer
         look_rows.append(
             {
-                "state": spelling.write_state(look.state),
+                "state": state_json.write_state(look.state),
                 "action": look.action,
                 "place": look.place,
                 "reward": reward,
                 # a state after the end is never compared
-                "after": None if ended else spelling.write_state(next_state),
+                "after": None if ended else state_json.write_state(next_state),
                 "ended": ended,
                 "kept": look.kept is not None and not ended,
                 "profile": look.profile,
@@ -245,7 +245,7 @@ def restore(search: SearchState, data: bytes) -> None:
     """Put a snapshot into a new search of the same problem."""
     try:
         _restore(search, data)
-        if search.spelling.sets:
+        if search.state_json.sets:
             search.notes += (SETS,)
     except SmoothcruiserError:
         raise
@@ -288,7 +288,7 @@ def _sections(data: bytes, header: dict[str, Any]) -> tuple[dict[str, Any], list
 def _restore(search: SearchState, data: bytes) -> None:
     header = read_header(data)
     section_bytes, state_texts = _sections(data, header)
-    memory, spelling = search.memory, search.spelling
+    memory, state_json = search.memory, search.state_json
     for field_name, own_value in (
         ("delta", search.delta),
         ("seed", search.seed),
@@ -312,12 +312,12 @@ def _restore(search: SearchState, data: bytes) -> None:
         stored_states = np.frombuffer(section_bytes["numbers"], np.int64).tolist()
     else:
         stored_states = [
-            spelling.read_state(state_data)
+            state_json.read_state(state_data)
             for state_text in state_texts
             for state_data in json.loads(bytes(state_text))
         ]
     _add_states(memory, stored_states)
-    _add_ends(memory, spelling, json.loads(bytes(section_bytes["ends"])))
+    _add_ends(memory, state_json, json.loads(bytes(section_bytes["ends"])))
     soundness.check_graph(search, node_rows, pair_rows, entry_rows)
     _fill_graph(memory, node_rows, pair_rows, entry_rows)
     first_state = memory.states[1] if memory.num_nodes > 1 else search.problem.start()
@@ -384,10 +384,10 @@ def _add_states(memory: Memory, states: list[Any]) -> None:
             memory.others[key] = KeyedState(node, state, memory.profile_of(node))
 
 
-def _add_ends(memory: Memory, spelling: Spelling, end_rows: list[Any]) -> None:
+def _add_ends(memory: Memory, state_json: ExactJson, end_rows: list[Any]) -> None:
     problem = memory.problem
     for state_data, is_kept in end_rows:
-        state = spelling.read_state(state_data)
+        state = state_json.read_state(state_data)
         require(problem.is_terminal(state), "a terminal state is not over")
         key: Any = problem.key_of(state)
         require(
@@ -408,14 +408,15 @@ def _fill_graph(memory: Memory, nodes: Any, pairs: Any, entries: Any) -> None:
     lengths = pairs["length"].astype(np.int64)
     graph.pairs["start"][: len(pairs)] = np.cumsum(lengths) - lengths
     entry_pool = free_entries(max(len(entries), 1024))
-    for name, column in zip(Entries._fields, entry_pool, strict=True):
-        column[: len(entries)] = entries[name]
+    for name in ENTRY.names or ():
+        getattr(entry_pool, name)[: len(entries)] = entries[name]
     # rows of a known model have the total 1 and are never looked up
     num_hashed = int(lengths[(lengths > SHORT_SCAN) & (pairs["total"] > 1.0)].sum())
     num_slots = 1024
     while num_slots < 4 * (num_hashed + SHORT_SCAN):
         num_slots *= 2
-    memory.graph = graph._replace(entries=entry_pool, slots=free_slots(num_slots))
+    slots = free_slots(num_slots)
+    memory.graph = Graph(graph.nodes, graph.pairs, entry_pool, slots, graph.sizes)
     memory.graph.sizes[:] = 0
     memory.graph.sizes[ENTRIES] = len(entries)
 
@@ -440,7 +441,7 @@ def _read_looks(look_rows: Any, search: SearchState) -> Looks | None:
     inspected_looks, problem, read_state = (
         [],
         search.problem,
-        search.spelling.read_state,
+        search.state_json.read_state,
     )
     for row in look_rows:
         next_state = None if row["ended"] else read_state(row["after"])

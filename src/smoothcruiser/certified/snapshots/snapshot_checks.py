@@ -7,7 +7,7 @@ gives and do not cross, every pair with samples has its own share of delta. One 
 names the flaw.
 
 This file decides what is refused. It leaves out the layout of a snapshot
-(``snapshot``) and the form of its states (``state_spelling``).
+(``snapshot``) and the form of its states (``states.state_json``).
 """
 
 from __future__ import annotations

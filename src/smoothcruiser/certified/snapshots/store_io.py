@@ -38,7 +38,7 @@ def save_memory(search: SearchState, path: str | Path) -> int:
             "This memory is empty; ask it something before it is saved."
         )
     root_state = search.memory.states[1]
-    search.spelling.check(root_state)
+    search.state_json.check(root_state)
     data = check_size(to_bytes(search))
     record = Record(
         problem=search.problem,

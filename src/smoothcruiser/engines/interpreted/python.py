@@ -246,19 +246,18 @@ class PythonEngine:
             raise Interrupted(STOPPED)
         return bool(self.distances) and time.perf_counter() >= self.end_time
 
-    def _checked_step(self) -> Callable[..., tuple[float, Any, bool]]:
-        """The step as the machine calls it: counted, with its answer checked."""
-        problem, guard, user_step = self.problem, self.guard, self.problem.oracle
+    def _checked_sample(self) -> Callable[..., tuple[float, Any, bool]]:
+        """A call of the user's step: counted, with its answer checked."""
+        problem, user_step = self.problem, self.problem.oracle
         low, high = self.schedule.facts.reward_range
         has_terminals = self.schedule.facts.terminals
         is_terminal, pays_late = self.is_terminal, problem.payoffs == AT_THE_END
         retype = self.retype
 
-        def step(data: Any, state: Any, action: int, rng: Any) -> Any:
+        def sample(state: Any, action: int, rng: Any) -> Any:
             if self.stopped:
                 raise Interrupted(STOPPED)
             self.calls += 1
-            state_copy = guard.copy_state(state) if guard.due() else None
             try:
                 answer = user_step(state, action, rng)
             except (SmoothcruiserError, KeyboardInterrupt):
@@ -276,8 +275,6 @@ class PythonEngine:
                 reward, next_state, is_over = unpack_answer(answer, state, action)
             if retype is not None:
                 next_state = retype(next_state)
-            if state_copy is not None:
-                guard.compare(state_copy, state, action)
             if not low <= reward <= high:
                 raise reward_outside(reward, at_pair(state, action), low, high)
             if is_over:
@@ -289,14 +286,25 @@ class PythonEngine:
                 raise early_payoff(reward, at_pair(state, action))
             return reward, next_state, is_over
 
+        return sample
+
+    def _checked_step(self) -> Callable[..., tuple[float, Any, bool]]:
+        """The step as the machine calls it: some states are watched for writes."""
+        guard, sample = self.guard, self._checked_sample()
+
+        def step(data: Any, state: Any, action: int, rng: Any) -> Any:
+            if not guard.due():
+                return sample(state, action, rng)
+            state_copy = guard.copy_state(state)
+            answer = sample(state, action, rng)
+            guard.compare(state_copy, state, action)
+            return answer
+
         return step
 
     def _leaf_loop(self) -> Callable[..., tuple[float, int]]:
-        """``kernel.leaf_total``: the tight loop, with the checks of a step in it."""
-        problem, guard, user_step = self.problem, self.guard, self.problem.oracle
-        has_terminals = self.schedule.facts.terminals
-        is_terminal, pays_late = self.is_terminal, problem.payoffs == AT_THE_END
-        retype = self.retype
+        """``kernel.leaf_total``: the tight loop over one state."""
+        guard, sample = self.guard, self._checked_sample()
 
         def leaf_total(
             data: Any,
@@ -312,35 +320,7 @@ class PythonEngine:
             total = 0.0
             state_copy = guard.copy_state(state) if guard.due(count) else None
             for _ in range(count):
-                if self.stopped:
-                    raise Interrupted(STOPPED)
-                self.calls += 1
-                try:
-                    answer = user_step(state, action, rng)
-                except (SmoothcruiserError, KeyboardInterrupt):
-                    raise
-                except BaseException as error:
-                    raise self._oracle_error(error, state, action) from error
-                try:
-                    if len(answer) == 2:
-                        reward, next_state = answer
-                        is_over = False
-                    else:
-                        reward, next_state, is_over = answer
-                    reward = float(reward)
-                except (TypeError, ValueError):
-                    reward, next_state, is_over = unpack_answer(answer, state, action)
-                if retype is not None:
-                    next_state = retype(next_state)
-                if not low <= reward <= high:
-                    raise reward_outside(reward, at_pair(state, action), low, high)
-                if is_over:
-                    if not has_terminals:
-                        raise undeclared_end(at_pair(state, action))
-                elif is_terminal is not None:
-                    is_over = problem.is_terminal(next_state)
-                if pays_late and reward != 0.0 and not is_over:
-                    raise early_payoff(reward, at_pair(state, action))
+                reward, _next_state, is_over = sample(state, action, rng)
                 total += reward - rest[1] if is_over else reward + tail
             if state_copy is not None:
                 guard.compare(state_copy, state, action)

@@ -73,10 +73,8 @@ class ReferenceEngine:
                 shard.action, shard.count, stream(seed, shard.action, shard.index)
             )
         except (Interrupted, KeyboardInterrupt) as stop:
-            partial_sums = self.sums._replace(calls=self.calls)
-            partial_sums = partial_sums._replace(
-                score=self.scores(self.distances[: partial_sums.draws])
-            )
+            score = self.scores(self.distances[: self.sums.draws])
+            partial_sums = self.sums._replace(calls=self.calls, score=score)
             stop.piece = Piece(shard, partial_sums)  # type: ignore[union-attr]
             raise
 
