@@ -125,7 +125,8 @@ def plan(
     """
     problem, keywords = _problem_of("plan", problem, keywords)
     query = Query.of(problem, state, **keywords)
-    query = query.at(query.place, query.seed)
+    if query.state is None:
+        problem.start(None)  # refuses: nobody has named a state
     chosen_method = resolve(method, options, delta_prime=delta_prime, certify=certify)
     return run_request(chosen_method, query)
 

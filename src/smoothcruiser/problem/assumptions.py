@@ -61,7 +61,7 @@ def assumptions(
     state_functions = [
         function_name
         for function_name in ("legal", "terminal", "player")
-        if callable(getattr(problem, function_name, None))
+        if callable(vars(problem).get(function_name))
     ]
     if problem.value_gap is not None:
         state_functions.append("value_bounds")

@@ -227,6 +227,8 @@ class Search(ABC):
 
     def with_options(self, options: dict[str, Any]) -> Search:
         """The same method with some parameters replaced."""
+        if not options:
+            return self
         parameter_names = [field.name for field in fields(self)]
         unknown_names = sorted(set(options) - set(parameter_names))
         if unknown_names:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
@@ -35,6 +34,7 @@ from smoothcruiser.problem.arguments import check_seconds, is_whole
 from smoothcruiser.problem.bounds import bounds_slack
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Phases, finish, show_bar, time_left
+from smoothcruiser.schedule.number_text import count_noun
 from smoothcruiser.states.identity import by_identity
 from smoothcruiser.tree.evaluators.evaluator_queue import (
     evaluates_limit,
@@ -155,9 +155,7 @@ def _value_range(
 ) -> tuple[float, float]:
     """The range of values of ``steps`` under the search's own operator."""
     operator = search.operator(problem.operator)
-    return replace(problem.facts, operator=operator, given_bounds=None).plain_range(
-        steps
-    )
+    return problem.facts.undeclared(operator).plain_range(steps)
 
 
 def heads(operator: Operator, num_actions: int) -> list[float]:
@@ -218,7 +216,8 @@ class Growth:
 
     def begin(self, tree: SearchTree) -> bool:
         """Report that sampling begins; return whether to stop."""
-        return self.phases.begin("sampling", **self.facts(tree))
+        is_heard = self.progress is not None
+        return self.phases.begin("sampling", **(self.facts(tree) if is_heard else {}))
 
     def tell(self, tree: SearchTree) -> bool:
         """Report how large the tree is; return whether to stop."""
@@ -262,8 +261,8 @@ def notes_of(tree: SearchTree) -> tuple[str, ...]:
         else ""
     )
     sentences = [
-        f"{tree.method}: {_count_text(tree.simulations, 'simulation')}{visits_text}, "
-        f"{_count_text(tree.num_nodes, 'node')}, "
+        f"{tree.method}: {count_noun(tree.simulations, 'simulation')}{visits_text}, "
+        f"{count_noun(tree.num_nodes, 'node')}, "
         f"at most {tree.deepest} deep."
     ]
     estimated_operator = tree.method.estimates(tree.problem.operator)
@@ -283,7 +282,7 @@ def notes_of(tree: SearchTree) -> tuple[str, ...]:
         sentences.append(tree.bounds.sentence)
     span, cut_error = truncation(tree.problem, tree.method, tree.elapsed)
     if cut_error > REACH * span and not evaluates_limit(tree.backend):
-        steps_text = _count_text(tree.setting.limit, "step")
+        steps_text = count_noun(tree.setting.limit, "step")
         sentences.append(
             f"Beyond {steps_text} values count as the middle of what is possible: "
             f"up to {cut_error:.3g} off."
@@ -314,14 +313,12 @@ def promise_of(tree: SearchTree) -> str:
     return f"A tree search promises nothing{hint}"
 
 
-def _count_text(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def backend_of(
     tree: SearchTree, executor: str | None, callback: Callback | None = None
 ) -> Any:
     """The code that grows the tree; ``callback`` hears that it is compiled."""
+    if callback is None:
+        return _build_backend(tree, executor)
     start_time = time.perf_counter()
     with show_bar(callback):
         Phases(callback).begin("compiling")
