@@ -152,7 +152,7 @@ class Compute:
             executor=where.get("executor"),
             workers=where.get("workers"),
             scheduler=where.get("scheduler"),
-            tls=check_tls(where.get("tls")),
+            tls=None if where.get("tls") is None else check_tls(where["tls"]),
         )
 
 
@@ -309,8 +309,7 @@ def read_epsilon(
     if relative is None:
         return float(epsilon), None
     smallest_value = min(
-        nearest_to_zero(facts.value_bounds(player))
-        for player in ((1, 2) if facts.game else (1,))
+        nearest_to_zero(facts.value_bounds(player)) for player in facts.players
     )
     return relative * smallest_value or None, relative
 

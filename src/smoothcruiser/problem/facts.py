@@ -182,12 +182,17 @@ class Facts:
             return f"horizon must be at least 1, or null, got {describe_value(self.horizon)}"
         return None
 
-    @property
+    @cached_property
+    def players(self) -> tuple[int, ...]:
+        """The players who may be to move: 1 maximizes, 2 minimizes."""
+        return (1, 2) if self.game else (1,)
+
+    @cached_property
     def reward_span(self) -> float:
         """Rho, the width of the range of rewards."""
         return self.reward_range[1] - self.reward_range[0]
 
-    @property
+    @cached_property
     def reward_bound(self) -> float:
         """The largest |reward|, which the paper scales to 1."""
         return max(abs(self.reward_range[0]), abs(self.reward_range[1]))
@@ -212,12 +217,12 @@ class Facts:
         min_offset, max_offset = self.offsets
         return max(abs(min_offset), abs(max_offset))
 
-    @property
+    @cached_property
     def smoothness(self) -> float:
         """The paper's L for up to K actions."""
         return self.operator.smoothness(self.num_actions)
 
-    @property
+    @cached_property
     def curvature(self) -> float:
         """The constant curv for up to K actions."""
         return self.operator.curvature(self.num_actions)
@@ -242,11 +247,12 @@ class Facts:
             total_range=None,
         )
 
-    @property
+    @cached_property
     def known_total(self) -> tuple[float, float] | None:
         """``total_range`` where Lemma T holds; it needs F(Q + c) = F(Q) + c."""
         return self.total_range if self.operator.shift_invariant else None
 
+    @computed_once
     def steps(self, remaining: int | None) -> float:
         """Sum of gamma**i over the remaining steps: 1/(1-gamma) without a horizon.
 
@@ -471,7 +477,7 @@ class Facts:
         return replace(self, operator=operator, given_bounds=None, given_gap=None)
 
     @computed_once
-    def undeclared(self, operator: Operator) -> Facts:
+    def drop_bounds(self, operator: Operator) -> Facts:
         """The same rewards under ``operator``, without declared bounds on V."""
         return replace(self, operator=operator, given_bounds=None)
 

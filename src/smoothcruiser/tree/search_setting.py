@@ -37,9 +37,9 @@ from smoothcruiser.progress import Callback, Phases, finish, show_bar, time_left
 from smoothcruiser.schedule.number_text import count_noun
 from smoothcruiser.states.identity import by_identity
 from smoothcruiser.tree.evaluators.evaluator_queue import (
+    TreeEvaluators,
     evaluates_limit,
     evaluator_notes,
-    evaluators_for,
 )
 from smoothcruiser.tree.kernels.array_tree import TreeStart, needs_extras
 from smoothcruiser.tree.node import SearchTree
@@ -155,7 +155,7 @@ def _value_range(
 ) -> tuple[float, float]:
     """The range of values of ``steps`` under the search's own operator."""
     operator = search.operator(problem.operator)
-    return problem.facts.undeclared(operator).plain_range(steps)
+    return problem.facts.drop_bounds(operator).plain_range(steps)
 
 
 def heads(operator: Operator, num_actions: int) -> list[float]:
@@ -277,7 +277,8 @@ def notes_of(tree: SearchTree) -> tuple[str, ...]:
             f"States of type {type_name} have no equality, so none is ever met "
             "twice: give them __eq__ and __hash__."
         )
-    sentences += evaluator_notes(tree.backend)
+    if tree.method.asks:
+        sentences += evaluator_notes(tree.backend)
     if tree.method.bounds is not None:
         sentences.append(tree.bounds.sentence)
     span, cut_error = truncation(tree.problem, tree.method, tree.elapsed)
@@ -329,6 +330,8 @@ def backend_of(
 
 def _build_backend(tree: SearchTree, executor: str | None) -> Any:
     is_compiled = is_machine_code(tree.problem, tree.method, executor)
+    if tree.method.trees == tree.method.leaf_rollouts == 1:
+        return _build_tree(tree, is_compiled, 0)
     trees = [
         _build_tree(tree, is_compiled, tree_number)
         for tree_number in range(tree.method.trees)
@@ -395,7 +398,7 @@ def is_sooner_interpreted(problem: Problem, search: Search, num_calls: int) -> b
         and problem.operator.built_in
         and problem.value_gap is None
         and search.trees == search.leaf_rollouts == 1
-        and evaluators_for(problem, search, 0) is None
+        and not search.asks
     )
     rule = search.rule(problem.operator)
     if not is_simple or rule.descent == OWN_PICK:
@@ -434,14 +437,14 @@ def _build_tree(tree: SearchTree, is_compiled: bool, tree_number: int) -> Any:
         bounds=tree.bounds,
         pick=tree.method.pick if tree.rule.descent == OWN_PICK else None,
     )
-    evaluators = evaluators_for(problem, tree.method, tree.elapsed)
-    if is_compiled and evaluators is not None:
-        from smoothcruiser.tree.kernels.compiled_evaluation import (
-            CompiledEvaluatorTree,
-        )
+    if tree.method.asks:
+        evaluators = TreeEvaluators(problem, tree.method, tree.elapsed)
+        if is_compiled:
+            from smoothcruiser.tree.kernels.compiled_evaluation import (
+                CompiledEvaluatorTree,
+            )
 
-        return CompiledEvaluatorTree(evaluators, start)
-    if evaluators is not None:
+            return CompiledEvaluatorTree(evaluators, start)
         from smoothcruiser.tree.kernels.plain_evaluation import PlainEvaluatorTree
 
         return PlainEvaluatorTree(evaluators, start)
