@@ -16,7 +16,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
@@ -80,6 +80,10 @@ class PlanKeywords(TypedDict, total=False):
 KEYWORDS = tuple(PlanKeywords.__annotations__)
 # The value of a keyword that is not set; a keyword at its default was not given.
 DEFAULTS: dict[str, Any] = dict.fromkeys(KEYWORDS) | {"target": "q_values", "seed": 0}
+
+
+# keywords that are whole numbers of at least 1
+COUNTS = ("simulations", "max_states", "workers", "shards")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,29 +201,21 @@ class Query:
             ),
             limits=Limits(
                 calls=values["budget"],
-                seconds=values["seconds"],
-                simulations=values["simulations"],
-                max_states=values["max_states"],
+                **{
+                    name: values[name]
+                    for name in ("seconds", "simulations", "max_states")
+                },
             ),
             compute=Compute(
-                executor=values["executor"],
-                workers=values["workers"],
-                scheduler=values["scheduler"],
-                tls=values["tls"],
-                shards=values["shards"],
-                store=values["store"],
+                **{part.name: values[part.name] for part in fields(Compute)}
             ),
             seed=values["seed"],
             progress=progress,
             # progress=False asks for nothing
             given=frozenset(
                 name
-                for name, value in keywords.items()
-                if (
-                    progress is not None
-                    if name == "progress"
-                    else value != DEFAULTS[name]
-                )
+                for name, value in {**keywords, "progress": progress}.items()
+                if value != DEFAULTS[name]
             ),
         )
 
@@ -446,10 +442,7 @@ def _read_count(name: str, value: Any) -> int:
 READERS: dict[str, Callable[[Any], Any]] = {
     "target": _read_target,
     "seconds": _read_seconds,
-    **{
-        name: functools.partial(_read_count, name)
-        for name in ("simulations", "max_states", "workers", "shards")
-    },
+    **{name: functools.partial(_read_count, name) for name in COUNTS},
     "epsilon": float,
     "delta": check_delta,
     "budget": check_budget,
