@@ -125,7 +125,8 @@ def plan(
     """
     problem, keywords = _problem_of("plan", problem, keywords)
     query = Query.of(problem, state, **keywords)
-    query = query.at(query.place, query.seed)
+    if query.state is None:
+        problem.start(None)  # refuses: nobody has named a state
     chosen_method = resolve(method, options, delta_prime=delta_prime, certify=certify)
     return run_request(chosen_method, query)
 
@@ -367,13 +368,15 @@ def evaluate(
     problem, keywords = _problem_of("evaluate", problem, keywords)
     check_keywords("evaluate", keywords, KEYWORDS)
     query = Query.of(problem, evaluation.start_of(policy, state), **keywords)
-    refuse_unused("evaluate", query, EVALUATES)
+    if not query.given <= EVALUATES:
+        refuse_unused("evaluate", query, EVALUATES)
     with show_bar(query.progress):
         estimate = evaluation.evaluate(query, policy)
         delta_remark = remark_on_delta(query.promise.delta)
         if delta_remark is not None:
             estimate = replace(estimate, notes=(*estimate.notes, delta_remark))
-        finish(query.progress, **last_report(estimate))
+        if query.progress is not None:
+            finish(query.progress, **last_report(estimate))
     return estimate
 
 

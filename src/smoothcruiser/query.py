@@ -16,7 +16,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
@@ -81,6 +81,10 @@ class PlanKeywords(TypedDict, total=False):
 KEYWORDS = tuple(PlanKeywords.__annotations__)
 # The value of a keyword that is not set; a keyword at its default was not given.
 DEFAULTS: dict[str, Any] = dict.fromkeys(KEYWORDS) | {"target": "q_values", "seed": 0}
+
+
+# keywords that are whole numbers of at least 1
+COUNTS = ("simulations", "max_states", "workers", "shards")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +157,7 @@ class Compute:
             executor=where.get("executor"),
             workers=where.get("workers"),
             scheduler=where.get("scheduler"),
-            tls=check_tls(where.get("tls")),
+            tls=None if where.get("tls") is None else check_tls(where["tls"]),
         )
 
 
@@ -180,46 +184,43 @@ class Query:
         check_problem(problem)
         progress = read_progress(keywords.get("progress"))
         check_keywords("plan", keywords, KEYWORDS)
-        keyword_values: dict[str, Any] = {**DEFAULTS, **keywords}
-        budget, store = keyword_values["budget"], keyword_values["store"]
-        if keyword_values["target"] not in ("q_values", "value"):
-            raise InvalidInput(
-                "target must be 'q_values' or 'value', got "
-                f"{keyword_values['target']!r}."
-            )
-        check_seconds(keyword_values["seconds"])
-        checked_counts = {name: _count(name, keyword_values[name]) for name in COUNTS}
-        epsilon, relative = read_epsilon(keyword_values["epsilon"], problem.facts)
-        query = cls(
+        values: dict[str, Any] = {**DEFAULTS, **keywords}
+        epsilon, relative = None, None
+        for name, read in READERS.items():
+            if name == "epsilon":
+                epsilon, relative = read_epsilon(values[name], problem.facts)
+            elif values[name] is not DEFAULTS[name]:
+                values[name] = read(values[name])
+        has_state = state is not None or problem.initial_state is not None
+        return cls(
             problem=problem,
+            state=problem.start(state) if has_state else None,
             promise=Promise(
                 epsilon=epsilon,
-                delta=check_delta(keyword_values["delta"]),
-                target=keyword_values["target"],
-                words=keyword_values["epsilon"],
+                delta=values["delta"],
+                target=values["target"],
+                words=values["epsilon"],
                 relative=relative,
             ),
             limits=Limits(
-                calls=None if budget is None else check_budget(budget),
-                seconds=keyword_values["seconds"],
-                simulations=checked_counts["simulations"],
-                max_states=checked_counts["max_states"],
+                calls=values["budget"],
+                **{
+                    name: values[name]
+                    for name in ("seconds", "simulations", "max_states")
+                },
             ),
             compute=Compute(
-                executor=keyword_values["executor"],
-                workers=checked_counts["workers"],
-                scheduler=keyword_values["scheduler"],
-                tls=check_tls(keyword_values["tls"]),
-                shards=checked_counts["shards"],
-                store=None if store is None else check_store(store),
+                **{part.name: values[part.name] for part in fields(Compute)}
             ),
-            seed=check_seed(keyword_values["seed"]),
+            seed=values["seed"],
             progress=progress,
-            given=frozenset(k for k, v in keywords.items() if _is_given(k, v)),
+            # progress=False asks for nothing
+            given=frozenset(
+                name
+                for name, value in {**keywords, "progress": progress}.items()
+                if value != DEFAULTS[name]
+            ),
         )
-        if state is None and problem.initial_state is None:
-            return query
-        return replace(query, state=problem.start(state))
 
     @property
     def place(self) -> Any:
@@ -235,16 +236,6 @@ class Query:
     def at(self, state: Any, seed: int) -> Query:
         """The same request about another state, with a seed and calls of its own."""
         return replace(self, state=state, seed=seed, ledger=CallLedger())
-
-
-def _is_given(name: str, value: object) -> bool:
-    """Whether a keyword asks for something; progress=False does not."""
-    if name == "progress":
-        return value is not None and value is not False
-    return bool(value != DEFAULTS[name])
-
-
-COUNTS = ("simulations", "max_states", "workers", "shards")
 
 
 def named_keywords(function: Function) -> Function:
@@ -317,8 +308,7 @@ def read_epsilon(
     if relative is None:
         return float(epsilon), None
     smallest_value = min(
-        nearest_to_zero(facts.value_bounds(player))
-        for player in ((1, 2) if facts.game else (1,))
+        nearest_to_zero(facts.value_bounds(player)) for player in facts.players
     )
     return relative * smallest_value or None, relative
 
@@ -428,10 +418,38 @@ def check_store(store: Any) -> Path:
     return Path(store)
 
 
-def _count(name: str, value: Any) -> int | None:
-    """A whole number of at least 1, or None."""
-    if value is not None and (not is_whole(value) or value < 1):
+def _read_target(target: Any) -> Any:
+    """The values that are promised."""
+    if target not in ("q_values", "value"):
+        raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
+    return target
+
+
+def _read_seconds(seconds: Any) -> Any:
+    """A time limit as it was given."""
+    check_seconds(seconds)
+    return seconds
+
+
+def _read_count(name: str, value: Any) -> int:
+    """A whole number of at least 1."""
+    if not is_whole(value) or value < 1:
         raise InvalidInput(
             f"{name} must be a whole number of at least 1, got {value!r}."
         )
-    return None if value is None else int(value)
+    return int(value)
+
+
+# How a keyword that was set is read, in the order in which faults are reported.
+# ``read_epsilon`` needs the problem too.
+READERS: dict[str, Callable[[Any], Any]] = {
+    "target": _read_target,
+    "seconds": _read_seconds,
+    **{name: functools.partial(_read_count, name) for name in COUNTS},
+    "epsilon": float,
+    "delta": check_delta,
+    "budget": check_budget,
+    "tls": check_tls,
+    "store": check_store,
+    "seed": check_seed,
+}

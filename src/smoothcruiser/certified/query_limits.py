@@ -30,7 +30,6 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -278,15 +277,14 @@ class QueryLimits:
         """The time limit."""
         return self.control.limits.seconds
 
-    def stopped_by(self, hold: StopRequest) -> QueryLimits:
-        """The same limits in a stoppable run, which reports its phases."""
+    def in_run(self, hold: StopRequest, budget: int) -> QueryLimits:
+        """The same limits in a stoppable run, which reports its phases.
+
+        ``budget`` is what inspections of the step leave of the calls.
+        """
         phases = Phases(self.callback, hold)
         control = Control(self.control.limits, hold, phases)
-        return replace(self, phases=phases, control=control)
-
-    def reserve_calls(self, reserve: Callable[[int], int]) -> QueryLimits:
-        """The same limits with the calls that ``reserve`` leaves of the budget."""
-        return replace(self, budget=reserve(self.budget))
+        return replace(self, phases=phases, control=control, budget=budget)
 
     def closing_limits(self) -> QueryLimits:
         """The limits of the work after a stop, which only the answer needs."""

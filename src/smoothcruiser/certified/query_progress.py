@@ -31,15 +31,12 @@ from smoothcruiser.certified.query_limits import Target
 from smoothcruiser.certified.sample_batches import Batch
 from smoothcruiser.estimate import Interval
 from smoothcruiser.problem.model.tabular import Ints
-from smoothcruiser.states.state_json import UnwritableState
 
 # in the place of a number of sweeps: no further one is due, or only ``Region.close``
 SETTLED, CLOSING = -1, -2
 
 
-def no_jobs() -> Ints:
-    """An empty list of pairs or counts."""
-    return np.zeros(0, dtype=np.int64)
+NO_JOBS: Ints = np.zeros(0, dtype=np.int64)  # an empty list of pairs or counts
 
 
 @dataclass
@@ -56,8 +53,8 @@ class QueryProgress:
     ended: str | None = None  # why there is nothing more to sample
     sampling: bool = False  # whether a round is under way
     # the jobs of the round that are in no batch yet
-    pairs: Ints = field(default_factory=no_jobs)
-    counts: Ints = field(default_factory=no_jobs)
+    pairs: Ints = field(default_factory=lambda: NO_JOBS)
+    counts: Ints = field(default_factory=lambda: NO_JOBS)
 
     def begin_round(self, pairs: Ints, counts: Ints) -> None:
         """Keep the jobs of a round."""
@@ -73,7 +70,7 @@ class QueryProgress:
     def end_round(self) -> None:
         """Forget the jobs, done or not."""
         self.sampling, self.swept = False, 0
-        self.pairs, self.counts = no_jobs(), no_jobs()
+        self.pairs, self.counts = NO_JOBS, NO_JOBS
 
 
 MOST_POINTS = 512  # of one state
@@ -133,6 +130,8 @@ class Autosave:
         """Take a snapshot and write it."""
         if self.unkept is not None:
             return
+        from smoothcruiser.states.state_json import UnwritableState
+
         start_time = time.perf_counter()
         try:
             self.write_snapshot()

@@ -38,13 +38,9 @@ class Batch:
 
     def __post_init__(self) -> None:
         self.ends: Ints = np.cumsum(self.counts)
+        self.size = int(self.ends[-1])  # samples when it is whole
         self.raws = np.empty(self.size, dtype=np.int64)
         self.rewards = np.empty(self.size)
-
-    @property
-    def size(self) -> int:
-        """The number of samples when it is whole."""
-        return int(self.ends[-1])
 
     def next_samples(self, max_samples: int) -> tuple[int, Ints]:
         """Return the first job that is not done, and the samples to take next.
@@ -72,7 +68,7 @@ class Batch:
         self.pairs, self.counts = self.pairs[:num_jobs], self.counts[:num_jobs].copy()
         if num_jobs:
             self.counts[-1] -= self.ends[last_job] - self.drawn
-        self.ends = np.cumsum(self.counts)
+        self.ends, self.size = np.cumsum(self.counts), self.drawn
         self.raws, self.rewards = self.raws[: self.drawn], self.rewards[: self.drawn]
 
 

@@ -39,7 +39,7 @@ from smoothcruiser.certified.query_limits import (
     make_limits,
 )
 from smoothcruiser.certified.query_progress import Autosave, QueryProgress
-from smoothcruiser.certified.search_answer import answer
+from smoothcruiser.certified.search_answer import STATE_COLUMNS, answer
 from smoothcruiser.certified.search_state import SearchState
 from smoothcruiser.certified.snapshots.snapshot import to_bytes
 from smoothcruiser.certified.snapshots.store_io import (
@@ -47,7 +47,6 @@ from smoothcruiser.certified.snapshots.store_io import (
     load_memory,
     save_memory,
 )
-from smoothcruiser.certified.state_table import Table, table_of
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
@@ -62,6 +61,8 @@ from smoothcruiser.states.state_copies import copy_state
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from smoothcruiser.certified.state_table import Table
 
 
 class Certified(SearchState, Shown, Framed):
@@ -87,7 +88,7 @@ class Certified(SearchState, Shown, Framed):
         'right'
     """
 
-    frame_columns = Table.frame_columns
+    frame_columns = STATE_COLUMNS
 
     # --- stores ---------------------------------------------------------------
 
@@ -162,7 +163,7 @@ class Certified(SearchState, Shown, Framed):
         if self.keeper is not None:
             self.state_json.check(state)
         with stoppable_run() as hold:
-            limits = limits.stopped_by(hold).reserve_calls(self.inspections.reserve)
+            limits = limits.in_run(hold, self.inspections.reserve(limits.budget))
             compile_seconds = self.prepare(state, limits)
             limits.control.restart_clock(
                 time.perf_counter() - start_time - self.loading_seconds
@@ -216,7 +217,7 @@ class Certified(SearchState, Shown, Framed):
             position.relative,
         )
         with stoppable_run() as hold:
-            limits = limits.stopped_by(hold).reserve_calls(self.inspections.reserve)
+            limits = limits.in_run(hold, self.inspections.reserve(limits.budget))
             state = self.memory.states[position.root]
             compile_seconds = self.prepare(state, limits)
             limits.control.restart_clock(
@@ -279,6 +280,8 @@ class Certified(SearchState, Shown, Framed):
 
     def table(self) -> Table:
         """All states seen so far, with bounds that hold together (``table``)."""
+        from smoothcruiser.certified.state_table import table_of
+
         self.check_whole()
         return table_of(self)
 

@@ -46,6 +46,11 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Compute
 from smoothcruiser.schedule.number_text import count_noun
 
+# columns of a memory's states as a table (``state_table``)
+STATE_COLUMNS = (
+    *("state", "remaining", "player", "value", "low", "high"),
+    *("action", "label", "policy", "samples"),
+)
 CORNERS = 10  # actions: 1,024 corners take a few milliseconds
 NO_WORKERS = (
     "Executor and workers were not used: nothing is sampled, and outcomes= is read in "

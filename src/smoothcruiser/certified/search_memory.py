@@ -137,9 +137,8 @@ class Memory:
         """The number of states that are remembered, ends included."""
         return len(self.nodes) + len(self.others)
 
-    @property
-    def num_states_left(self) -> int:
-        """A number of states for which there is room: the real one may be larger."""
+    def _count_fitting(self) -> int:
+        """A number of states that have room: the real one may be larger."""
         nodes, pairs = self.graph.nodes, self.graph.pairs
         # every array that grows is there twice for a moment
         free_bytes = (
@@ -156,13 +155,13 @@ class Memory:
             state_bytes += NUMBER_BYTES
         num_fitting = max(0, int(free_bytes // state_bytes))
         if self.room.max_states is None:
-            return num_fitting
-        return min(num_fitting, self.room.max_states - self.num_kept)
+            return self.num_kept + num_fitting
+        return min(self.num_kept + num_fitting, self.room.max_states)
 
     def is_crowded(self, more_states: int) -> bool:
         """Whether there may be no room for so many new states."""
         if self.num_kept + more_states > self._fit:
-            self._fit = self.num_kept + self.num_states_left
+            self._fit = self._count_fitting()
         return self.num_kept + more_states > self._fit
 
     def _used_bytes(self, more_states: int) -> int:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from smoothcruiser.certified.batch_entry import BatchEntry
 from smoothcruiser.certified.bounds import bound_of, check_pool, default_bound
@@ -33,10 +33,7 @@ from smoothcruiser.certified.search_loop import SearchLoop
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.steering import Steering
 from smoothcruiser.certified.sweeps.compiled_loops import expect_calls
-from smoothcruiser.certified.sweeps.layers import LayeredRegion
-from smoothcruiser.certified.sweeps.pooled import PooledRegion
 from smoothcruiser.certified.sweeps.region import Region, Sweeps
-from smoothcruiser.certified.sweeps.total_sweeps import TotalRegion
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.action_sampler import refuse_sampled
 from smoothcruiser.problem.assumptions import search_assumptions
@@ -46,7 +43,9 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.query import Compute, ComputeKeywords, Promise, check_delta
 from smoothcruiser.run_control.clock import pause_clock
-from smoothcruiser.states.state_json import ExactJson
+
+if TYPE_CHECKING:
+    from smoothcruiser.states.state_json import ExactJson
 
 
 class SearchState:
@@ -76,7 +75,8 @@ class SearchState:
         self.delta = promise.delta or 0.0 if self.known else promise.failure()
         self.problem, self.seed = problem, seed
         self.bound = bound_of(default_bound(problem) if bound is None else bound)
-        check_pool(self.bound, problem)
+        if self.bound.pool_share > 0.0:
+            check_pool(self.bound, problem)
         memory_limit = MemoryLimit.at_hand(check_max_states(max_states))
         self.memory = Memory(problem, self.bound, memory_limit)
         self.shares = DeltaShares(problem, self.bound, self.delta)
@@ -116,6 +116,8 @@ class SearchState:
     @cached_property
     def state_json(self) -> ExactJson:
         """How a store writes the states of the problem."""
+        from smoothcruiser.states.state_json import ExactJson
+
         return ExactJson(self.problem)
 
     def check_whole(self) -> None:
@@ -203,6 +205,7 @@ class SearchState:
         num_checked, inspection_text = 0, ""
         if self.loop is not None:
             num_checked = self.loop.steering.num_checked
+        if self.loop is not None and self.problem.tables is None:
             inspection_text = self.inspections.describe(self.loop.sampler)
         num_rows = self.memory.num_rows if self.known else None
         return search_assumptions(
@@ -218,10 +221,18 @@ class SearchState:
 def make_region(
     problem: Problem, memory: Memory, bound: Bound, radius_scale: float
 ) -> Region:
-    """The region that fits the problem: layers where there is a horizon."""
-    region_class = Region if problem.horizon is None else LayeredRegion
+    """The region that fits the problem; the modules of the others stay unread."""
+    arguments = problem, memory, bound, radius_scale
     if bound.pool_share > 0.0:
-        region_class = PooledRegion
-    elif is_undiscounted(problem):
-        region_class = TotalRegion
-    return region_class(problem, memory, bound, radius_scale)
+        from smoothcruiser.certified.sweeps.pooled import PooledRegion
+
+        return PooledRegion(*arguments)
+    if problem.horizon is not None:
+        from smoothcruiser.certified.sweeps.layers import LayeredRegion
+
+        return LayeredRegion(*arguments)
+    if is_undiscounted(problem):
+        from smoothcruiser.certified.sweeps.total_sweeps import TotalRegion
+
+        return TotalRegion(*arguments)
+    return Region(*arguments)

@@ -22,6 +22,7 @@ from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.query_limits import LARGEST, Target, make_limits
 from smoothcruiser.certified.query_progress import QueryProgress
 from smoothcruiser.certified.search_answer import (
+    STATE_COLUMNS,
     describe,
     guess_at,
     promised_within,
@@ -71,10 +72,7 @@ class Row:
 class RowTable(Framed, Sequence[Row]):
     """Rows of states, as a table."""
 
-    frame_columns: ClassVar[tuple[str, ...]] = (
-        *("state", "remaining", "player", "value", "low", "high"),
-        *("action", "label", "policy", "samples"),
-    )
+    frame_columns: ClassVar[tuple[str, ...]] = STATE_COLUMNS
 
     def records(self) -> list[dict[str, Any]]:
         """One row per state: its bounds, the recommended action, samples taken there.

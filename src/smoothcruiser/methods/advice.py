@@ -139,6 +139,8 @@ def _advise_on_rewards(
     """Advice on declared rewards or bounds that would make the request cheaper."""
     facts = query.problem.facts
     end_facts = _ends_alone(facts)
+    if end_facts is None and explanation.num_calls is None:
+        return None
     if end_facts is None:
         middle = 0.5 * (possible_values[0] + possible_values[1])
         quarter = 0.25 * (possible_values[1] - possible_values[0])

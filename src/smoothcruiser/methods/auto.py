@@ -33,8 +33,6 @@ from smoothcruiser.methods.base import (
     unused_options,
     with_delta,
 )
-from smoothcruiser.methods.exact_method import Exact, SolutionSession
-from smoothcruiser.methods.stored_sessions import AutoSession
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import DEFAULT_DELTA, KEYWORDS, Query
 from smoothcruiser.run_control.stop_requests import count_stop, stoppable
@@ -51,10 +49,7 @@ class Auto(Method):
     compared = False
     default_delta = DEFAULT_DELTA
     sums_totals = True  # by exact, or by certified search where a total is bounded
-
-    @property
-    def takes(self) -> frozenset[str]:  # noqa: D102
-        return frozenset(KEYWORDS) - {"simulations"}
+    takes = frozenset(KEYWORDS) - {"simulations"}
 
     def prepare(self, query: Query) -> Prepared:
         """The chosen method's own preparation, with the reason as its first note."""
@@ -75,11 +70,17 @@ class Auto(Method):
     def session(self, query: Query) -> Session:
         """The solution's where the model is known; else that of one choice, in time."""
         if query.problem.tables is not None:
+            from smoothcruiser.methods.exact_method import SolutionSession
+
             return SolutionSession(self, query)
+        from smoothcruiser.methods.stored_sessions import AutoSession
+
         return AutoSession(self, with_delta(self, query))
 
     def _choose(self, query: Query) -> Prepared:
         if query.problem.tables is not None:
+            from smoothcruiser.methods.exact_method import Exact
+
             return (
                 Exact()
                 .prepare(query)

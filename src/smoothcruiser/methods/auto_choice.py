@@ -30,7 +30,6 @@ from smoothcruiser.methods.advice import (
 )
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
 from smoothcruiser.methods.certified_search import CertifiedSearch, cannot_search
-from smoothcruiser.methods.exact_method import Exact
 from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
 from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
@@ -543,6 +542,8 @@ def known_model_answer(
         raise
     except InvalidInput:  # states that are not told apart, ends that only step knows
         return None
+    from smoothcruiser.methods.exact_method import Exact
+
     return replace(Exact().prepare(query), listed_model=listed_model).with_notes(
         "auto chose exact: the model is known by outcomes=, so no sampling is needed "
         "and delta is 0."

@@ -113,7 +113,8 @@ class Prepared(Shown, ABC):
         progress = self.query.progress
         with show_bar(progress):
             estimate = self.answer()
-            finish(progress, **last_report(estimate))
+            if progress is not None:
+                finish(progress, **last_report(estimate))
         log.debug(
             "%s answered after %d calls in %.3g s, and %.3g s of compiling",
             estimate.method,
@@ -345,7 +346,8 @@ def prepare_answer(method: Method, query: Query) -> Prepared:
         from smoothcruiser.engines.registry import find_executor
 
         find_executor(query.compute.executor)  # refuses an unknown executor
-    refuse_unused(method.name, query, method.takes, method.because)
+    if not query.given <= method.takes:
+        refuse_unused(method.name, query, method.takes, method.because)
     if not method.sums_totals:
         refuse_undiscounted(query.problem, method.name)
     if not method.samples_actions:
@@ -355,7 +357,7 @@ def prepare_answer(method: Method, query: Query) -> Prepared:
     if Phases(query.progress).begin("preparing"):
         return _prepare_refused(method, query)
     is_unnamed = query.promise.delta is None
-    query = with_delta(method, query)
+    query = with_delta(method, query) if is_unnamed else query
     ready = method.prepare(query)
     if not isinstance(ready, Prepared):
         raise TypeError(

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 REPLAYED_CALLS = 1000  # of a stored search, when it is resumed
 # the promise and the limits that a store keeps
 PLAN = ("epsilon", "delta", "target", "budget", "max_states")
+# keywords of ``plan`` that a search takes, whatever its promise
+RESUMES = frozenset(
+    ("executor", "workers", "scheduler", "tls", "progress", "budget", "seconds")
+) | {"max_states"}
 # ends after which a larger limit changes nothing
 OVER = ("epsilon", "rounding", "exhausted")
 # ends that no limit caused
@@ -59,19 +63,12 @@ class CertifiedSearch(Method):
     default_delta = DEFAULT_DELTA
     because = ": it keeps bounds on states in memory, not parts of a schedule"
     sums_totals = True  # those that are bounded; ``prepare`` refuses the others
+    resumes = RESUMES
+    takes = RESUMES | {"epsilon", "delta", "target", "seed", "store"}
 
     def __post_init__(self) -> None:
         if self.bound is not None:
             bound_of(self.bound)  # refuses an unknown bound
-
-    @property
-    def takes(self) -> frozenset[str]:  # noqa: D102
-        return self.resumes | {"epsilon", "delta", "target", "seed", "store"}
-
-    @property
-    def resumes(self) -> frozenset[str]:  # noqa: D102
-        place_keywords = {"executor", "workers", "scheduler", "tls", "progress"}
-        return frozenset(place_keywords | {"budget", "seconds", "max_states"})
 
     def prepare(self, query: Query) -> PreparedSearch:  # noqa: D102
         promise, limits = query.promise, query.limits

@@ -38,11 +38,9 @@ class Exact(Method):
     because = ": it solves the model here, without sampling"
     compared = False
     sums_totals = True
-
-    @property
-    def takes(self) -> frozenset[str]:  # noqa: D102
-        promise = {"epsilon", "delta", "target"}
-        return frozenset(promise | {"budget", "seconds", "seed", "progress"})
+    takes = frozenset(
+        ("epsilon", "delta", "target", "budget", "seconds", "seed", "progress")
+    )
 
     def prepare(self, query: Query) -> PreparedSolution:  # noqa: D102
         problem = query.problem

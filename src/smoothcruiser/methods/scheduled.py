@@ -69,14 +69,8 @@ class Scheduled(Method):
     """The base of the methods that follow a schedule."""
 
     because = ": it runs the samples of a schedule"
-
-    @property
-    def takes(self) -> frozenset[str]:  # noqa: D102
-        return HOW | {"epsilon", "delta", "target", "budget"}
-
-    @property
-    def resumes(self) -> frozenset[str]:  # noqa: D102
-        return RESUMES
+    resumes = RESUMES
+    takes = HOW | {"epsilon", "delta", "target", "budget"}
 
     @abstractmethod
     def schedule(self, query: Query) -> Schedule:
@@ -277,10 +271,8 @@ class Paper(Scheduled):
     name = "paper"
     compared = False
 
-    @property
-    def takes(self) -> frozenset[str]:
-        """Every action value is always promised, so there is no target to choose."""
-        return super().takes - {"target"}
+    # every action value is always promised, so there is no target to choose
+    takes = Scheduled.takes - {"target"}
 
     def schedule(self, query: Query) -> Schedule:  # noqa: D102
         from smoothcruiser.schedule.paper_schedule import paper_schedule

@@ -149,7 +149,8 @@ class TreeSearch(Method):
             raise InvalidInput(
                 "certify=True rolls out the policy of one tree; drop trees= or certify."
             )
-        check_solvable(query.problem, self.search)
+        if self.search.solve:
+            check_solvable(query.problem, self.search)
         if self.certify and self.search.solve:
             raise InvalidInput(
                 "solve=True has a certificate of its own, from above and from below; "
@@ -233,10 +234,11 @@ class PreparedTree(Prepared):
         budget, simulations = query.limits.calls, query.limits.simulations
         time_limit = query.limits.seconds
         tree_calls = budget if budget is None or not certify else budget // 2
-        inspections = _Inspections(tree)
+        inspections = _Inspections(tree) if tree.method.solve else None
         try:
             with hold.opened():
-                tree_calls = inspections.before(tree_calls, time_limit)
+                if inspections is not None:
+                    tree_calls = inspections.before(tree_calls, time_limit)
         except KeyboardInterrupt:
             estimate = _answer_without_tree(self.method, query, BY_HAND)
             return replace(estimate, num_calls=tree.num_calls)
@@ -252,11 +254,13 @@ class PreparedTree(Prepared):
         with suppress(KeyboardInterrupt):  # a tree answers at any time
             tree.grow_by(growth)
         is_stopped = hold.came or growth.refused
-        has_grown = tree.proven or any(tree.node(0).edge_visits)
-        answer = _blind_answer(tree)
+        has_grown = any(tree.node(0).edge_visits) or tree.proven
         if has_grown:
-            answer = tree.estimate(looked=inspections.after(is_stopped))
+            step_text = "" if inspections is None else inspections.after(is_stopped)
+            answer = tree.estimate(looked=step_text)
             answer = replace(answer, num_calls=tree.num_calls)
+        else:
+            answer = _blind_answer(tree)
         if certify and (hold.came or growth.refused):
             answer = _with_reward_bounds(tree, answer)
         elif certify:
@@ -286,7 +290,7 @@ class PreparedTree(Prepared):
 
 
 class _Inspections:
-    """The inspections of the step before and after a search with a certified answer."""
+    """The inspections of the step before and after a search that solves."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -294,15 +298,13 @@ class _Inspections:
 
     def before(self, calls: int | None, seconds: float | None) -> int | None:
         """The calls that are left for the search after both inspections."""
-        tree = self.tree
-        if not tree.method.solve:
-            return calls
         from smoothcruiser.engines.inspection import look
 
         # at most a tenth of the limits
         max_calls = None if calls is None else calls // 10
         ledger = CallLedger(max_calls)
         max_seconds = None if seconds is None else seconds / 10.0
+        tree = self.tree
         start_args = tree.problem, tree.state, tree.seed, ledger
         try:
             self.looked = look(*start_args, None, max_seconds)
@@ -316,12 +318,9 @@ class _Inspections:
 
     def after(self, stopped: bool) -> str:
         """The observations of the step, after pairs were called again."""
-        tree = self.tree
-        if not tree.method.solve:
-            return ""
         from smoothcruiser.engines.inspection import describe_inspections, look
 
-        ledger = CallLedger()
+        tree, ledger = self.tree, CallLedger()
         if not stopped and self.looked:
             look(tree.problem, tree.state, tree.seed, ledger, self.looked)
             tree.spend(ledger.total)

@@ -61,7 +61,7 @@ def assumptions(
     state_functions = [
         function_name
         for function_name in ("legal", "terminal", "player")
-        if callable(getattr(problem, function_name, None))
+        if callable(vars(problem).get(function_name))
     ]
     if problem.value_gap is not None:
         state_functions.append("value_bounds")
@@ -161,16 +161,13 @@ def search_assumptions(
     nothing was estimated. ``num_checked`` and ``inspection_text`` describe the checks
     of the samples.
     """
+    key_sentences = () if problem.key is None else (SAME_KEY,)
     if num_rows is not None and exact:
-        return _with_key(problem, assumptions(problem, KNOWN_LAW, "", "row"))
+        return *assumptions(problem, KNOWN_LAW, "", "row"), *key_sentences
     law_text = _one_outcome(num_checked) if problem.deterministic else SAME_LAW
     if num_rows is not None:
         law_text = PARTLY_KNOWN.format(rows=num_rows) + law_text
-    return _with_key(problem, assumptions(problem, law_text, inspection_text))
-
-
-def _with_key(problem: Problem, sentences: tuple[str, ...]) -> tuple[str, ...]:
-    return (*sentences, SAME_KEY) if problem.key is not None else sentences
+    return *assumptions(problem, law_text, inspection_text), *key_sentences
 
 
 def _rounding_allowance(facts: Facts) -> tuple[str, ...]:

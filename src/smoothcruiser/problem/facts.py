@@ -37,8 +37,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from smoothcruiser.errors import describe_value
 from smoothcruiser.operators import Operator
@@ -54,6 +54,10 @@ from smoothcruiser.operators.outward import (
 EVERY_STEP, AT_THE_END = PAYOFFS = ("every step", "end")
 MOST_ACTIONS = 10**6  # of facts that are read: their constants are listed by number
 BOUNDS_ROUNDING = 1e-12  # relative error of sums of discounted rewards
+MOST_RECALLED = 4096  # answers that facts recall: one for each number of steps left
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 
 
 def discounted_steps(discount: float, steps: int) -> float:
@@ -110,6 +114,28 @@ def largest(numbers: Iterable[float]) -> float:
     return max((abs(x) for x in numbers if math.isfinite(x)), default=0.0)
 
 
+def computed_once(
+    method: Callable[Concatenate[Facts, Arguments], Answer],
+) -> Callable[Concatenate[Facts, Arguments], Answer]:
+    """Wrap a method of facts, which never change: each answer is computed once."""
+    name = method.__name__
+
+    @wraps(method)
+    def recall(
+        facts: Facts, /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Answer:
+        answers: dict[Any, Answer] = facts.__dict__.setdefault("answers", {})
+        question = (name, args, *kwargs.items())
+        if question in answers:
+            return answers[question]
+        answer = method(facts, *args, **kwargs)
+        if len(answers) < MOST_RECALLED:
+            answers[question] = answer
+        return answer
+
+    return recall
+
+
 @dataclass(frozen=True)
 class Facts:
     """Everything that a schedule may rely on; hashable, no oracle inside."""
@@ -156,17 +182,22 @@ class Facts:
             return f"horizon must be at least 1, or null, got {describe_value(self.horizon)}"
         return None
 
-    @property
+    @cached_property
+    def players(self) -> tuple[int, ...]:
+        """The players who may be to move: 1 maximizes, 2 minimizes."""
+        return (1, 2) if self.game else (1,)
+
+    @cached_property
     def reward_span(self) -> float:
         """Rho, the width of the range of rewards."""
         return self.reward_range[1] - self.reward_range[0]
 
-    @property
+    @cached_property
     def reward_bound(self) -> float:
         """The largest |reward|, which the paper scales to 1."""
         return max(abs(self.reward_range[0]), abs(self.reward_range[1]))
 
-    @property
+    @cached_property
     def offsets(self) -> tuple[float, float]:
         """Smallest and largest F(0) over the numbers of legal actions (max player)."""
         offset_values = [
@@ -175,23 +206,23 @@ class Facts:
         ]
         return min(offset_values), max(offset_values)
 
-    @property
+    @cached_property
     def offset_bounds(self) -> Interval:
         """The same, rounded outwards."""
         return _offset_bounds(self.operator, self.min_actions, self.num_actions)
 
-    @property
+    @cached_property
     def regularizer_bound(self) -> float:
         """M = sup |F(0)|."""
         min_offset, max_offset = self.offsets
         return max(abs(min_offset), abs(max_offset))
 
-    @property
+    @cached_property
     def smoothness(self) -> float:
         """The paper's L for up to K actions."""
         return self.operator.smoothness(self.num_actions)
 
-    @property
+    @cached_property
     def curvature(self) -> float:
         """The constant curv for up to K actions."""
         return self.operator.curvature(self.num_actions)
@@ -204,7 +235,7 @@ class Facts:
         """
         return not self.terminals and self.min_actions == self.num_actions
 
-    @property
+    @cached_property
     def unpaid(self) -> Facts:
         """The same problem with rewards 0: its values are the regularizer's part."""
         return replace(
@@ -216,11 +247,12 @@ class Facts:
             total_range=None,
         )
 
-    @property
+    @cached_property
     def known_total(self) -> tuple[float, float] | None:
         """``total_range`` where Lemma T holds; it needs F(Q + c) = F(Q) + c."""
         return self.total_range if self.operator.shift_invariant else None
 
+    @computed_once
     def steps(self, remaining: int | None) -> float:
         """Sum of gamma**i over the remaining steps: 1/(1-gamma) without a horizon.
 
@@ -292,6 +324,7 @@ class Facts:
         )
         return *widen_interval(value_range, offset_error), offset
 
+    @computed_once
     def plain_range(self, remaining: int | None) -> tuple[float, float]:
         """Bounds on V with ``remaining`` steps left that know nothing of turns."""
         # the end: worth 0, whatever the user's bounds say of states before it
@@ -334,6 +367,7 @@ class Facts:
             intersection = intersection[1], intersection[0]
         return intersection
 
+    @computed_once
     def _range_and_offset(self, remaining: int | None) -> tuple[Interval, float]:
         """``value_range`` and ``player_offset``."""
         remaining = self.horizon if remaining is None else remaining
@@ -361,12 +395,14 @@ class Facts:
         """
         return self._range_and_offset(remaining)[1]
 
+    @computed_once
     def value_bounds(self, player: int = 1, remaining: int | None = None) -> Interval:
         """Bounds on V itself in a state where ``player`` moves."""
         value_range, offset = self._range_and_offset(remaining)
         offset *= 1.0 if player == 1 else -1.0
         return add_intervals(value_range, (offset, offset))
 
+    @computed_once
     def value_hull(self) -> tuple[float, float]:
         """Bounds on V in every state that is not terminal, whoever moves there.
 
@@ -384,6 +420,7 @@ class Facts:
             hull = self._intersect(hull, self.given_bounds)
         return hull
 
+    @computed_once
     def stage_hull(self) -> tuple[float, float]:
         """The hull of ``plain_range`` over the first and the last stage."""
         stages = (None,) if self.horizon is None else (1, self.horizon)
@@ -397,6 +434,7 @@ class Facts:
         low, high = self.value_range(remaining)
         return high - low
 
+    @computed_once
     def q_bounds(
         self, player: int = 1, remaining: int | None = None
     ) -> tuple[float, float]:
@@ -428,6 +466,7 @@ class Facts:
         unpaid_bounds = self.unpaid.q_bounds(player, remaining)
         return self._intersect(q_range, add_intervals(self.known_total, unpaid_bounds))
 
+    @computed_once
     def under(self, operator: Operator) -> Facts:
         """The same problem with another operator.
 
@@ -436,6 +475,11 @@ class Facts:
         if operator == self.operator:
             return self
         return replace(self, operator=operator, given_bounds=None, given_gap=None)
+
+    @computed_once
+    def drop_bounds(self, operator: Operator) -> Facts:
+        """The same rewards under ``operator``, without declared bounds on V."""
+        return replace(self, operator=operator, given_bounds=None)
 
     def relaxation_bound(self) -> float:
         """|V_lambda - V_0| <= sup |F - max|/(1-gamma): the most that the

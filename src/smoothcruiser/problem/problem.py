@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
@@ -71,6 +71,7 @@ PLAIN_NUMBERS = (
 class Problem(Declared, ProblemFields, Shown):
     """The common base of MDPs and games. Use ``MDP`` or ``Game``."""
 
+    is_game: ClassVar[bool] = False  # whether some states belong to the min player
     _: KW_ONLY
     # the model of a tabular problem, which is solved and sampled without the oracle
     tables: Tables | None = field(default=None, repr=False)
@@ -97,12 +98,12 @@ class Problem(Declared, ProblemFields, Shown):
         check_sampler(self)
         number_actions(self)
         if self.tables is None:
-            player = getattr(self, "player", None)
+            player = vars(self).get("player")
             hear_stops_in(self.oracle, self.legal, self.terminal, player)
         # legal, terminal and player of a batched step are functions of arrays too
         if isinstance(self.oracle, Batched):
             for name in ("legal", "terminal", "player"):
-                if hasattr(self, name):
+                if name in vars(self):
                     set_field(name, self.oracle.function_of(getattr(self, name)))
             if self.value_bounds is not None:
                 row_bounds = tuple(map(self.oracle.function_of, self.value_bounds))
@@ -125,11 +126,6 @@ class Problem(Declared, ProblemFields, Shown):
             operator=self.operator,
         )
 
-    @property
-    def is_game(self) -> bool:
-        """Whether some states belong to the min player."""
-        return False
-
     @cached_property
     def facts(self) -> Facts:
         """The facts that a promise may rely on before the first call."""
@@ -141,7 +137,7 @@ class Problem(Declared, ProblemFields, Shown):
             operator=self.operator,
             reward_range=(float(self.reward_range[0]), float(self.reward_range[1])),
             game=self.is_game,
-            alternating=bool(getattr(self, "alternating", False)),
+            alternating=bool(vars(self).get("alternating")),
             terminals=self.terminal is not None and self.terminal is not False,
             horizon=self.horizon,
             given_bounds=None
@@ -428,6 +424,7 @@ class Game(Problem):
         1
     """
 
+    is_game = True
     _: KW_ONLY
     player: Callable[[Any], int] = None  # type: ignore[assignment]
     alternating: bool = False
@@ -439,10 +436,6 @@ class Game(Problem):
                 f"2 (min), got {self.player!r}; with one player it is an MDP."
             )
         super().__post_init__()
-
-    @property
-    def is_game(self) -> bool:  # noqa: D102
-        return True
 
     def mover(self, state: Any) -> int:  # noqa: D102
         try:

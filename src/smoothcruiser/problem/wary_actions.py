@@ -175,6 +175,8 @@ def is_wary(problem: ProblemFields) -> bool:
     """Whether a problem's step may get wary actions: a plain Python step may."""
     if problem.numbering is not None or isinstance(problem.oracle, Batched):
         return False
+    if problem.tables is not None:  # the step is this library's own
+        return False
     return takes_wary(problem.oracle)
 
 

@@ -44,29 +44,25 @@ class _Thread:
         self.total = 0.0  # seconds of those that have ended
 
     def enter(self, marked: int, compiling: int) -> None:
-        if not self.is_paused():
+        if not (self.marked or self.compiling):
             self.since = time.perf_counter()
         self.marked += marked
         self.compiling += compiling
 
     def leave(self, marked: int, compiling: int) -> None:
-        if not self.is_paused():
+        if not (self.marked or self.compiling):
             return
         if self.marked <= marked and self.compiling <= compiling:
             self.total += time.perf_counter() - self.since
         self.marked -= marked
         self.compiling = max(0, self.compiling - compiling)
 
-    def is_paused(self) -> bool:
-        """Whether its time does not count now."""
-        return bool(self.marked or self.compiling)
-
     def now(self) -> float:
         """The time now, less the seconds that do not count."""
         is_here = self.owner == threading.get_ident()
         if self.compiling and is_here and not _compiles():
             self.leave(0, self.compiling)  # an exception came before its end
-        is_paused = self.is_paused()
+        is_paused = self.marked or self.compiling
         return (self.since if is_paused else time.perf_counter()) - self.total
 
 
@@ -129,6 +125,7 @@ class Clock:
         """``spent`` of the ``limit`` were taken before."""
         _listen_to_compiler()
         self.limit = math.inf if limit is None else limit
+        self.is_limited = self.limit < math.inf
         self._thread = _here()
         self._begin, self._at = self._thread.now() - spent, time.perf_counter() - spent
 
@@ -140,15 +137,10 @@ class Clock:
         """The seconds until the limit, below 0 after it."""
         return self.limit - self.elapsed()
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether there is a limit."""
-        return self.limit < math.inf
-
     def is_paused(self) -> bool:
         """Whether the thread compiles, or waits for what does not count."""
         self._thread.now()  # forgets compiling that an exception has ended
-        return self._thread.is_paused()
+        return bool(self._thread.marked or self._thread.compiling)
 
     def remaining(self) -> float | None:
         """The seconds for a part that is begun now, or None without a limit."""

@@ -165,12 +165,13 @@ def stoppable(*handlers: Any) -> Iterator[None]:
 
 def _leave(depth: int) -> None:
     """Leave the runs from level ``depth`` on."""
+    has_told = any(_hints[depth:])
     del _hints[depth:]
     if depth == 0:
         with _deferred_signals():
             stop_listening()
             _restore_handlers()
-    elif _hints:
+    elif has_told:
         _say_last()
 
 

@@ -137,6 +137,8 @@ class WordTable:
     def stand_for(self, rows: Any, numbers: Any) -> None:
         """Say which numbers rows stand for that may have none of their own."""
         unknown = self.find(rows)[1]
+        if len(unknown) == 0:
+            return
         self.reserve(len(unknown))
         first = self._add_others(numbers[unknown])
         self.others[first : self.num_others] = rows[unknown]

@@ -138,10 +138,10 @@ for _search in (PUCT(), Gumbel()):
     TREE_SEARCHES[_search.name] = _search
 
 
-def plan_root(tree: SearchTree, simulations: int | None) -> None:
+def plan_root(tree: SearchTree, search: Gumbel, simulations: int | None) -> None:
     """Give a root of Gumbel MuZero its numbers, unless it has them."""
-    search, gumbel_root = tree.method, getattr(tree.backend, "gumbel", None)
-    if not isinstance(search, Gumbel) or gumbel_root is None or len(gumbel_root.plan):
+    gumbel_root = getattr(tree.backend, "gumbel", None)
+    if gumbel_root is None or len(gumbel_root.plan):
         return
     K, root = tree.problem.num_actions, tree.node(0)
     rng = stream(tree.seed, Key.TREE, tree.elapsed, GUMBEL)

@@ -34,7 +34,7 @@ from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.facts import Facts, largest
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.node import SearchTree
-from smoothcruiser.tree.search_numbers import NO_PRIOR, Setting
+from smoothcruiser.tree.search_numbers import NO_PRIOR
 
 if TYPE_CHECKING:
     from smoothcruiser.tree.search_rules import Search
@@ -44,9 +44,7 @@ NOT_INSPECTED = "not inspected apart from the search"
 
 
 def check_solvable(problem: Problem, search: Search) -> None:
-    """Refuse ``solve=True`` where nothing could be proven."""
-    if not search.solve:
-        return
+    """Refuse a search with ``solve=True`` where nothing could be proven."""
     requirement = None
     if not problem.deterministic:
         requirement = (
@@ -175,22 +173,18 @@ UNTRIED = 5  # steps: their room pays for the rounding of an untried action's ra
 LEAST = 5e-324  # the smallest number above 0
 
 
-def spans_of(problem: Problem, setting: Setting) -> NDArray[np.float64]:
+@lru_cache(maxsize=16)  # a long horizon takes seconds
+def spans_of(facts: Facts) -> NDArray[np.float64]:
     """The ranges that the rewards allow for an untried action, after 0, 1, ... moves.
 
-    One row serves all where there is no horizon, or nothing is to be proven.
+    One row serves all where there is no horizon.
     """
-    return _spans(problem.facts).copy() if setting.solves else np.zeros((1, 2))
-
-
-@lru_cache(maxsize=16)  # a long horizon takes seconds
-def _spans(facts: Facts) -> NDArray[np.float64]:
     steps_left: list[int | None] = [None]
     if facts.horizon is not None:
         steps_left = [facts.horizon - t for t in range(facts.horizon)]
-    players = (1, 2) if facts.game else (1,)
     player_bounds = [
-        [facts.q_bounds(player, steps) for player in players] for steps in steps_left
+        [facts.q_bounds(player, steps) for player in facts.players]
+        for steps in steps_left
     ]
     return np.array(
         [
@@ -226,7 +220,7 @@ def spans_are_exact(facts: Facts) -> bool:
     Sums of short numbers are exact; a range of the total is as it was declared.
     """
     spans, total_range, declared_bounds = (
-        _spans(facts),
+        spans_of(facts),
         facts.total_range,
         facts.given_bounds,
     )

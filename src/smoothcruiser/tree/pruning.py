@@ -139,9 +139,7 @@ def _is_solution(given: Any) -> bool:
 
 
 def bounds_of(problem: Problem, search: Any) -> KnownBounds:
-    """The bounds of a search as they are now; none where it has none."""
-    if search.bounds is None:
-        return KnownBounds()
+    """The bounds of a search with ``bounds=`` as they are now."""
     if problem.operator != Max():
         raise InvalidInput(
             f"{search.name}: bounds= leaves out actions that are not best, and under "

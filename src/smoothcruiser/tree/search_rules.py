@@ -35,6 +35,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 from smoothcruiser.displayable import Shown
@@ -187,7 +188,7 @@ class Search(ABC):
         evaluator = evaluator_of(self.name, name, getattr(self, name))
         object.__setattr__(self, name, evaluator)
 
-    @property
+    @cached_property
     def evaluators(self) -> dict[str, LeafEvaluator]:
         """The evaluators at leaves, by the name of their parameter."""
         names = ("value", "prior", "network", "initial_q")
@@ -227,6 +228,8 @@ class Search(ABC):
 
     def with_options(self, options: dict[str, Any]) -> Search:
         """The same method with some parameters replaced."""
+        if not options:
+            return self
         parameter_names = [field.name for field in fields(self)]
         unknown_names = sorted(set(options) - set(parameter_names))
         if unknown_names:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
@@ -35,11 +34,12 @@ from smoothcruiser.problem.arguments import check_seconds, is_whole
 from smoothcruiser.problem.bounds import bounds_slack
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Phases, finish, show_bar, time_left
+from smoothcruiser.schedule.number_text import count_noun
 from smoothcruiser.states.identity import by_identity
 from smoothcruiser.tree.evaluators.evaluator_queue import (
+    TreeEvaluators,
     evaluates_limit,
     evaluator_notes,
-    evaluators_for,
 )
 from smoothcruiser.tree.kernels.array_tree import TreeStart, needs_extras
 from smoothcruiser.tree.node import SearchTree
@@ -155,9 +155,7 @@ def _value_range(
 ) -> tuple[float, float]:
     """The range of values of ``steps`` under the search's own operator."""
     operator = search.operator(problem.operator)
-    return replace(problem.facts, operator=operator, given_bounds=None).plain_range(
-        steps
-    )
+    return problem.facts.drop_bounds(operator).plain_range(steps)
 
 
 def heads(operator: Operator, num_actions: int) -> list[float]:
@@ -218,7 +216,8 @@ class Growth:
 
     def begin(self, tree: SearchTree) -> bool:
         """Report that sampling begins; return whether to stop."""
-        return self.phases.begin("sampling", **self.facts(tree))
+        is_heard = self.progress is not None
+        return self.phases.begin("sampling", **(self.facts(tree) if is_heard else {}))
 
     def tell(self, tree: SearchTree) -> bool:
         """Report how large the tree is; return whether to stop."""
@@ -262,8 +261,8 @@ def notes_of(tree: SearchTree) -> tuple[str, ...]:
         else ""
     )
     sentences = [
-        f"{tree.method}: {_count_text(tree.simulations, 'simulation')}{visits_text}, "
-        f"{_count_text(tree.num_nodes, 'node')}, "
+        f"{tree.method}: {count_noun(tree.simulations, 'simulation')}{visits_text}, "
+        f"{count_noun(tree.num_nodes, 'node')}, "
         f"at most {tree.deepest} deep."
     ]
     estimated_operator = tree.method.estimates(tree.problem.operator)
@@ -278,12 +277,13 @@ def notes_of(tree: SearchTree) -> tuple[str, ...]:
             f"States of type {type_name} have no equality, so none is ever met "
             "twice: give them __eq__ and __hash__."
         )
-    sentences += evaluator_notes(tree.backend)
+    if tree.method.asks:
+        sentences += evaluator_notes(tree.backend)
     if tree.method.bounds is not None:
         sentences.append(tree.bounds.sentence)
     span, cut_error = truncation(tree.problem, tree.method, tree.elapsed)
     if cut_error > REACH * span and not evaluates_limit(tree.backend):
-        steps_text = _count_text(tree.setting.limit, "step")
+        steps_text = count_noun(tree.setting.limit, "step")
         sentences.append(
             f"Beyond {steps_text} values count as the middle of what is possible: "
             f"up to {cut_error:.3g} off."
@@ -314,14 +314,12 @@ def promise_of(tree: SearchTree) -> str:
     return f"A tree search promises nothing{hint}"
 
 
-def _count_text(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def backend_of(
     tree: SearchTree, executor: str | None, callback: Callback | None = None
 ) -> Any:
     """The code that grows the tree; ``callback`` hears that it is compiled."""
+    if callback is None:
+        return _build_backend(tree, executor)
     start_time = time.perf_counter()
     with show_bar(callback):
         Phases(callback).begin("compiling")
@@ -332,6 +330,8 @@ def backend_of(
 
 def _build_backend(tree: SearchTree, executor: str | None) -> Any:
     is_compiled = is_machine_code(tree.problem, tree.method, executor)
+    if tree.method.trees == tree.method.leaf_rollouts == 1:
+        return _build_tree(tree, is_compiled, 0)
     trees = [
         _build_tree(tree, is_compiled, tree_number)
         for tree_number in range(tree.method.trees)
@@ -398,7 +398,7 @@ def is_sooner_interpreted(problem: Problem, search: Search, num_calls: int) -> b
         and problem.operator.built_in
         and problem.value_gap is None
         and search.trees == search.leaf_rollouts == 1
-        and evaluators_for(problem, search, 0) is None
+        and not search.asks
     )
     rule = search.rule(problem.operator)
     if not is_simple or rule.descent == OWN_PICK:
@@ -437,14 +437,14 @@ def _build_tree(tree: SearchTree, is_compiled: bool, tree_number: int) -> Any:
         bounds=tree.bounds,
         pick=tree.method.pick if tree.rule.descent == OWN_PICK else None,
     )
-    evaluators = evaluators_for(problem, tree.method, tree.elapsed)
-    if is_compiled and evaluators is not None:
-        from smoothcruiser.tree.kernels.compiled_evaluation import (
-            CompiledEvaluatorTree,
-        )
+    if tree.method.asks:
+        evaluators = TreeEvaluators(problem, tree.method, tree.elapsed)
+        if is_compiled:
+            from smoothcruiser.tree.kernels.compiled_evaluation import (
+                CompiledEvaluatorTree,
+            )
 
-        return CompiledEvaluatorTree(evaluators, start)
-    if evaluators is not None:
+            return CompiledEvaluatorTree(evaluators, start)
         from smoothcruiser.tree.kernels.plain_evaluation import PlainEvaluatorTree
 
         return PlainEvaluatorTree(evaluators, start)

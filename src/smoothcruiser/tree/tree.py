@@ -38,8 +38,13 @@ from smoothcruiser.run_control.stop_requests import stoppable_run
 from smoothcruiser.tree import proofs as proof
 from smoothcruiser.tree.forest import Forest
 from smoothcruiser.tree.node import Node
-from smoothcruiser.tree.prior_rules import gumbel_action, plan_root, search_policy
-from smoothcruiser.tree.pruning import bounds_of
+from smoothcruiser.tree.prior_rules import (
+    Gumbel,
+    gumbel_action,
+    plan_root,
+    search_policy,
+)
+from smoothcruiser.tree.pruning import KnownBounds, bounds_of
 from smoothcruiser.tree.search_numbers import IMPROVED, MEAN, Setting, check_rule
 from smoothcruiser.tree.search_rules import Search, tree_search
 from smoothcruiser.tree.search_setting import (
@@ -107,8 +112,10 @@ class Tree(Shown):
                 f"State {self.state!r} is terminal: there is nothing to search; "
                 "its value is 0."
             )
-        proof.check_solvable(problem, self.method)
-        self.bounds = bounds_of(problem, self.method)
+        if self.method.solve:
+            proof.check_solvable(problem, self.method)
+        has_bounds = self.method.bounds is not None
+        self.bounds = bounds_of(problem, self.method) if has_bounds else KnownBounds()
         self.operator = self.method.operator(problem.operator)
         method_rule = self.method.rule(problem.operator)
         self.rule = check_rule(self.method.name, method_rule, self.method.pick)
@@ -199,7 +206,8 @@ class Tree(Shown):
                     self.backend.spend(calls_made)
                     self._untouched = True
                 self.backend.listen(hold)
-                plan_root(self, growth.simulations)
+                if isinstance(self.method, Gumbel):
+                    plan_root(self, self.method, growth.simulations)
                 if isinstance(self.backend, Forest):
                     self.backend.clock = control.clock
                 # calls between two checks of the clock and of Ctrl-C
@@ -479,8 +487,10 @@ class Tree(Shown):
                 "oracle calls; give it more calls "
                 "(budget=) or seconds=, or a smaller depth=."
             )
-        root_key = self.problem.key_of(self.state)
-        q_by_action = self.bounds.middles(root_key, self.elapsed)
+        q_by_action: dict[int, float] = {}
+        if self.bounds.rows:
+            root_key = self.problem.key_of(self.state)
+            q_by_action = self.bounds.middles(root_key, self.elapsed)
         q_by_action |= zip(root.actions, self.q_values(0), strict=True)
         action, policy = self.action(0), self.policy(0)
         # A mean over the descent is the return of exploring, not of the best action.

@@ -33,7 +33,10 @@ def default_bound(problem: Problem) -> str:
 
 
 def check_pool(bound: Bound, problem: Problem) -> None:
-    """Refuse to pool unseen outcomes where that is not proved (docs/pooled.md)."""
+    """Refuse a bound that pools unseen outcomes where that is not proved.
+
+    The proof is in docs/pooled.md.
+    """
     can_pool = (
         problem.horizon is None
         and problem.discount < 1.0
@@ -43,7 +46,7 @@ def check_pool(bound: Bound, problem: Problem) -> None:
         and not problem.deterministic
         and not has_rows(problem)
     )
-    if bound.pool_share > 0.0 and not can_pool:
+    if not can_pool:
         raise InvalidInput(
             f"bound={bound.word!r} is for samples of one player's problem with a "
             "discount below 1, no horizon, a built-in operator and no min_probability; "

@@ -24,6 +24,7 @@ SMALLEST_SCALE, LARGEST_SCALE = 1e-40, 1e50
 MANY_STEPS = 2000  # of a horizon: beyond it the sum of radii is bounded, not added up
 
 
+@lru_cache(maxsize=4096)  # of a horizon every number of steps left has its own
 def box(
     facts: Facts, player: int, steps_left: int | None
 ) -> tuple[float, float, float, float]:
@@ -43,11 +44,12 @@ def box(
     return (*value_bounds, low, high)
 
 
+@lru_cache(maxsize=64)
 def largest_value(facts: Facts) -> float:
     """Return S, the largest |value| that a sweep can meet."""
     box_ends = [
         abs(box_end)
-        for player in _players(facts)
+        for player in facts.players
         for box_end in box(facts, player, facts.horizon)
     ]
     return max(box_ends) + facts.reward_bound + facts.regularizer_bound
@@ -65,9 +67,10 @@ def checked_scale(facts: Facts) -> float:
     )
 
 
+@lru_cache(maxsize=64)
 def widest(facts: Facts, steps_left: int | None) -> float:
     """Return the width M - m of the widest box with ``steps_left``."""
-    boxes = [box(facts, player, steps_left) for player in _players(facts)]
+    boxes = [box(facts, player, steps_left) for player in facts.players]
     return max(high - low for _, _, low, high in boxes)
 
 
@@ -96,7 +99,3 @@ def discounted_width(facts: Facts) -> float:
     if len(layer_widths) == 1:
         return layer_widths[0] * facts.steps(facts.horizon)
     return math.fsum(width * facts.discount**t for t, width in enumerate(layer_widths))
-
-
-def _players(facts: Facts) -> tuple[int, ...]:
-    return (1, 2) if facts.game else (1,)

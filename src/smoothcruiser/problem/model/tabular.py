@@ -129,7 +129,7 @@ class Tables:
         is_whole_number = isinstance(state, int | np.integer) and not isinstance(
             state, bool
         )
-        if not is_whole_number or not 0 <= state < self.num_states:
+        if not is_whole_number or not 0 <= state < len(self.terminal):
             raise InvalidInput(
                 f"state must be a whole number from 0 to {self.num_states - 1}, "
                 f"got {state!r}."

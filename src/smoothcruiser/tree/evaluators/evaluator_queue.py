@@ -23,15 +23,6 @@ from smoothcruiser.tree.search_rules import Search
 MOST_COLLISIONS = 8  # a batch closes once one in so many of its leaves waited already
 
 
-def evaluators_for(
-    problem: Problem, search: Search, elapsed: int = 0
-) -> TreeEvaluators | None:
-    """The evaluators of a tree; None where the machine without them is enough."""
-    if not search.asks:
-        return None
-    return TreeEvaluators(problem, search, elapsed)
-
-
 class TreeEvaluators:
     """The evaluators of one tree."""
 

@@ -105,7 +105,9 @@ class ArrayTree:
             start.rule,
             setting,
             self.weights,
-            spans_of(self.problem, setting),
+            spans_of(self.problem.facts).copy()
+            if setting.solves
+            else np.zeros((1, 2)),  # nothing is to be proven
             *self._known_tables(start),
         )
         self.states = self.machine.allocate(node_capacity)

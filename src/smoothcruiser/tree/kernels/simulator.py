@@ -60,7 +60,9 @@ class Simulator:
             meta,
         )
         self.hold = StopRequest()
-        self.checks = setting.low, setting.high, setting.ends, Guard()
+        # no step writes into the number of a state of tables
+        guard = None if problem.tables is not None else Guard()
+        self.checks = setting.low, setting.high, setting.ends, guard
         self.most_calls = 0
         self.states: list[Any] = []
         self.rollouts: Any = None  # from leaves, where a leaf has several
