@@ -3,6 +3,7 @@ replacements, a cache that cannot serve a stale function.
 """
 
 import math
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -96,3 +97,23 @@ def test_importing_the_package_does_not_import_numba():
         "assert list(r.EXECUTORS); assert 'numba' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def bits(x: float) -> bytes:
+    return b"nan" if math.isnan(x) else struct.pack("d", x)
+
+
+def test_exp_and_log_of_compiled_code_have_the_bits_of_the_math_module():
+    @njit
+    def both(x):
+        return math.exp(x), math.log(x)
+
+    numbers = [0.0, -0.0, 1e-320, 0.3, 1.0, 2.5, 709.7, 710.0, 1e308, math.inf]
+    points = [*numbers, *np.random.default_rng(0).uniform(1e-3, 50.0, 2000)]
+    for x in [*points, *(-x for x in points), math.nan]:
+        e, log = both(x)
+        assert bits(e) == bits(math.exp(x) if not x >= 710.0 else math.inf)
+        if x > 0.0:
+            assert bits(log) == bits(math.log(x))
+        else:
+            assert log == -math.inf if x == 0.0 else math.isnan(log)
