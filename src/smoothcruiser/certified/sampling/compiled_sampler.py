@@ -9,6 +9,9 @@ code looks up the words of a state in a table, so that Python sees a state once:
 is new and gets its node. Nodes are numbered in the order in which states are met, and
 streams are those of ``PythonSampler``, so both return the same bits.
 
+Both begin without machine code, which they load once that pays (``step_loops``): the
+loop of whole numbers is interpreted, and ``RowSampler`` is a ``PythonSampler`` until then.
+
 ``RowSampler`` leaves to ``PythonSampler``: samples with a next state that has no row of
 its own (-0.0, which equals 0.0; NaN; an array of another shape) or that are an error,
 batches for which there may be no room, and everything after ``MOST_MISFITS`` of the
@@ -47,6 +50,7 @@ from smoothcruiser.states.table import WordTable, copy_larger
 # a slice below which handing it to threads costs more than it saves: in samples, and
 # in seconds where it is known how long one takes
 LEAST_SHARED, SHARED_SECONDS = 20_000, 1e-3
+MOST_PLACES = 10_000  # of streams in Python, 350 bytes each; others are skipped to
 PART = 1 << 16  # samples of one pass: there is room for as many new states
 MOST_MISFITS = 16
 
@@ -254,6 +258,8 @@ class CompiledSampler(Sampler):
         else:
             ends = (num_taken + jobs[-1]).tolist()
             places = zip(ends, streams, strict=True)
+            if len(self._places) + len(pairs) > MOST_PLACES:
+                self._places.clear()
             self._places.update(zip(pairs.tolist(), places, strict=True))
         step_loops.count_interpreted(self.problem, time.perf_counter() - start_time)
         return status
