@@ -250,9 +250,8 @@ class CompiledSampler(Sampler):
             streams = [from_words(row) for row in self._streams(pairs)]
         else:
             streams = self._skip_to(pairs, num_taken)
-        status = self.interpreted.run(
-            streams, *jobs, *buffers, facts.reward_range, facts.terminals
-        )
+        limits = *facts.reward_range, facts.terminals
+        status = self.interpreted.run(streams, jobs, buffers, limits)
         if num_taken is None:
             self.words[pairs] = [stream.words for stream in streams]
         else:

@@ -95,24 +95,15 @@ class InterpretedLoop:
     def run(
         self,
         streams: list[Stream],
-        states: Ints,
-        actions: Ints,
-        counts: Ints,
-        raws: Ints,
-        rewards: Floats,
-        fault: Ints,
-        reward_range: tuple[float, float],
-        ends: bool,
+        jobs: tuple[Ints, Ints, Ints],
+        buffers: tuple[Ints, Floats, Ints],
+        limits: tuple[float, float, bool],
     ) -> int:
-        """The status of the jobs, each with its stream."""
+        """The status of the jobs (states, actions, counts), each with its stream."""
         self.streams = streams
-        columns = (column.tolist() for column in (states, actions, counts))
-        limits = *reward_range, ends
-        return int(
-            self.kernel(
-                self.data, *columns, 0, raws.data, rewards.data, *limits, fault.data
-            )
-        )
+        columns = (column.tolist() for column in jobs)
+        raws, rewards, fault = (buffer.data for buffer in buffers)
+        return int(self.kernel(self.data, *columns, 0, raws, rewards, *limits, fault))
 
 
 def _plain_step(oracle: Any) -> Callable[..., tuple[float, Any, bool]]:
