@@ -139,12 +139,13 @@ REQUESTS = {
 
 def run_requests(names: list[str], *, compiled: bool | None) -> list[Answer]:
     """All answers; ``compiled``: the form of kernels, None for the library's."""
+    from smoothcruiser.certified.sampling.step_loops import STEP_LOOPS, TABLE_LOOPS
     from smoothcruiser.certified.sweeps.compiled_loops import CERTIFIED
     from smoothcruiser.exact.model import EXACT
     from smoothcruiser.problem.model.tabular import ALIAS
 
     with contextlib.ExitStack() as forms:
-        for family in (CERTIFIED, EXACT, ALIAS):
+        for family in (CERTIFIED, EXACT, ALIAS, STEP_LOOPS, TABLE_LOOPS):
             forms.enter_context(family.use_form(compiled=compiled))
         return [answer for name in names for answer in REQUESTS[name]()]
 

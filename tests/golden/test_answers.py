@@ -28,6 +28,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.certified.sampling.step_loops import STEP_LOOPS, TABLE_LOOPS
 from smoothcruiser.certified.sweeps.compiled_loops import CERTIFIED
 from smoothcruiser.engines.registry import EXECUTORS, default_executor
 from smoothcruiser.methods import METHODS
@@ -226,7 +227,11 @@ def test_certified_answers_have_one_value_in_both_forms(name, compiled):
     if recorded["platform"] != HERE:
         pytest.skip(f"recorded on {recorded['platform']}, this is {HERE}")
     made, before = problems(), recorded["answers"][name]
-    with CERTIFIED.use_form(compiled=compiled):
+    with (
+        CERTIFIED.use_form(compiled=compiled),
+        STEP_LOOPS.use_form(compiled=compiled),
+        TABLE_LOOPS.use_form(compiled=compiled),
+    ):
         for problem in (CASES[name][0], f"{CASES[name][0]}, python"):
             if problem in made:
                 found = sc.plan(made[problem], seed=7, **SEARCH)

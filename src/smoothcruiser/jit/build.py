@@ -172,9 +172,6 @@ def _build(
 ) -> Any:
     import numba
 
-    from smoothcruiser.jit import by_address as libm
-
-    libm.bind()
     nogil, salt, inner = options
 
     global_scope = dict(function.__globals__)

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.jit.build import called_functions, compile_function, count_on_disk
-from smoothcruiser.jit.library import load_library, shared_machine
+from smoothcruiser.jit.library import has_machine, load_library, shared_machine
 from smoothcruiser.run_control.clock import pause_clock
 
 # CPU seconds of loading a family that an earlier process kept, and of importing Numba
@@ -142,6 +142,21 @@ class KernelFamily:
                 return False
             self.is_compiled = True
         return self.is_compiled
+
+    def must_load(
+        self, function: Any, seconds: float, salt: str | None = None
+    ) -> bool:
+        """Whether a loop that its caller interprets is machine code from now on.
+
+        ``seconds``: about those of its next call, interpreted.
+        """
+        work = seconds / PER_ELEMENT
+        in_library = (
+            self.is_compiled is None
+            and self.interpreted_seconds + seconds > LIBRARY_LOADING
+            and has_machine(function, salt)
+        )
+        return in_library or self.must_compile(function, (), work, salt)
 
     def seconds_until_ready(self) -> float:
         """About the seconds until the compiled forms of the called kernels are ready."""

@@ -95,6 +95,13 @@ def _read_library(path: Path) -> dict[tuple[str, str], LibraryKernel]:
     return entries
 
 
+@cache
+def has_machine(function: Any, salt: str | None) -> bool:
+    """Whether the library has a kernel, in whatever form."""
+    name = name_on_disk(function, salt)
+    return any(name == entry_name for entry_name, _ in load_library())
+
+
 class LibraryMachine:
     """A kernel as the library has it, and else as Numba compiles it."""
 

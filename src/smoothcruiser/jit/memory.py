@@ -39,6 +39,8 @@ from numba.core import cgutils
 from numba.core.extending import intrinsic
 from numba.extending import lower_builtin, models, register_model, type_callable
 
+from smoothcruiser.jit.random.stream_type import stream_at as stream_at
+
 
 def _word_pointer(
     context: Any, builder: Any, kind: Any, address: Any, index: Any

@@ -90,6 +90,11 @@ def address_of(stream: Any) -> int:
     _compiled_alone(stream)
 
 
+def stream_at(address: int) -> Any:
+    """The stream whose words are at an address."""
+    _compiled_alone(address)
+
+
 # the names that stand for functions of ``jit.memory`` in compiled code
 PRIMITIVES = frozenset(
     {
@@ -105,6 +110,7 @@ PRIMITIVES = frozenset(
         floats_at,
         invoke,
         address_of,
+        stream_at,
     }
 )
 

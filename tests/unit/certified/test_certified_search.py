@@ -17,6 +17,7 @@ import pytest
 from worlds import COMMON, mdp
 
 import smoothcruiser as sc
+from smoothcruiser.certified.sampling.step_loops import TABLE_LOOPS
 from smoothcruiser.certified.search_answer import policy_loss
 from smoothcruiser.certified.state_table import queried_estimates
 from smoothcruiser.certified.sweeps.compiled_loops import CERTIFIED
@@ -179,7 +180,12 @@ def test_a_pair_of_a_table_takes_at_most_200_bytes():
     for row in P.reshape(-1, size):
         row[rng.permutation(size)[:3]] = rng.dirichlet(np.ones(3))
     problem = sc.tabular(P, rng.random((size, 2)), discount=0.9, operator=sc.Max())
-    with CERTIFIED.use_form(compiled=True):
+    with (
+        CERTIFIED.use_form(compiled=True),
+        TABLE_LOOPS.use_form(
+            compiled=True
+        ),  # the other keeps some streams, 350 bytes each
+    ):
         sc.Certified(problem, delta=0.1).query(budget=200_000)  # compiles all of it
         gc.collect()
         tracemalloc.start()

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import shutil
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import build_library
 import numba
 import numpy as np
 import pytest
-from llvmlite import binding
 from numba import njit
 
 import smoothcruiser as sc
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.exact import model
 from smoothcruiser.jit import build as jit
-from smoothcruiser.jit import by_address as libm
 from smoothcruiser.jit import library
 from smoothcruiser.jit.build import compile_function, is_compiled, source_fingerprint
 from smoothcruiser.jit.random.streams import stream
@@ -340,7 +336,7 @@ def test_a_users_operator_never_stands_in_for_ours(monkeypatch):
         np.testing.assert_array_equal(sc.solve(ours).values, expected)
 
 
-# --- functions of the C library by address ------------------------------------
+# --- functions of the C library -----------------------------------------------
 
 
 NUMBERS = [0.0, -0.0, 1e-320, 0.3, 1.0, 2.5, 709.7, 710.0, 1e308, math.inf]
@@ -350,9 +346,7 @@ def bits(x: float) -> bytes:
     return b"nan" if math.isnan(x) else struct.pack("d", x)
 
 
-def test_bits_are_those_of_the_math_module() -> None:
-    libm.bind()
-
+def test_exp_and_log_of_compiled_code_have_the_bits_of_the_math_module() -> None:
     @njit
     def both(x):
         return math.exp(x), math.log(x)
@@ -365,11 +359,3 @@ def test_bits_are_those_of_the_math_module() -> None:
             assert bits(log) == bits(math.log(x))
         else:
             assert log == -math.inf if x == 0.0 else math.isnan(log)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc alone has two")
-@pytest.mark.parametrize("name", libm.NAMES)
-def test_llvm_has_the_address_of_the_library(name: str) -> None:
-    libm.bind()
-    place = ctypes.cast(getattr(ctypes.CDLL("libm.so.6"), name), ctypes.c_void_p)
-    assert binding.address_of_symbol(name) == place.value

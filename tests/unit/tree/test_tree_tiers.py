@@ -2,6 +2,7 @@
 the other.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import pytest
@@ -10,7 +11,7 @@ from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified.sampling import step_loops
-from smoothcruiser.certified.snapshots.snapshot import to_bytes
+from smoothcruiser.certified.snapshots.snapshot import restore, to_bytes
 from smoothcruiser.engines.compiled import tiers as handover
 from smoothcruiser.evaluation import rollouts
 from smoothcruiser.tree.kernels import compiled_tree as compiled
@@ -186,28 +187,57 @@ def problem_of(step):
     return mdp(step, terminal=step is named, initial_state=STARTS[step])
 
 
-def searched(step, monkeypatch, tier):
-    """What a search keeps, in a process that has compiled nothing for this step."""
+def run_search(problem, state, monkeypatch, tier="", forms=(None, None)):
+    """A search in two queries, in a process that has compiled nothing for this step."""
     monkeypatch.setattr(step_loops, "_loops", {})
     monkeypatch.setenv(handover.VARIABLE, tier)
-    search = sc.Certified(problem_of(step), delta=0.1, seed=3)
-    search.query(STARTS[step], budget=3_000)
-    yield
-    search.query(STARTS[step], budget=30_000)
-    yield search
+    search = sc.Certified(problem, delta=0.1, seed=3)
+    for form, budget in zip(forms, (3_000, 30_000), strict=True):
+        with (
+            step_loops.STEP_LOOPS.use_form(compiled=form),
+            step_loops.TABLE_LOOPS.use_form(compiled=form),
+        ):
+            search.query(state, budget=budget)
+    return search
 
 
 @pytest.mark.parametrize("step", STARTS, ids=lambda step: step.__name__)
 def test_bits_do_not_depend_on_the_loop(step, monkeypatch):
-    found = []
+    problem, state = problem_of(step), STARTS[step]
+    snapshots = set()
     for tier in ("inlined", "address"):
-        _, search = searched(step, monkeypatch, tier)
-        found.append(to_bytes(search))
+        search = run_search(problem, state, monkeypatch, tier)
+        snapshots.add(to_bytes(search))
+    for forms in ((False, False), (False, True)):
+        search = run_search(problem, state, monkeypatch, forms=forms)
+        assert (search.loop.sampler.loop is not None) == forms[1]
+        snapshots.add(to_bytes(search))
     monkeypatch.setattr(handover, "PAYS", 1_000)
-    _, search = searched(step, monkeypatch, "")
+    search = run_search(problem, state, monkeypatch, forms=(True, True))
     assert search.loop.sampler.loop.later is None  # the loop that was built is in use
-    found.append(to_bytes(search))
-    assert found[0] == found[1] == found[2]
+    snapshots.add(to_bytes(search))
+    assert len(snapshots) == 1
+
+
+@pytest.mark.parametrize("horizon", [None, 4])
+def test_bits_of_a_table_do_not_depend_on_the_loop(horizon, monkeypatch):
+    """With and without kept streams; forgotten places and snapshots change nothing."""
+    facts = {"discount": 0.7, "temperature": 0.5}
+    problem = sc.make("garnet:states=9,actions=3", **facts)
+    if horizon is not None:
+        problem = dataclasses.replace(problem, horizon=horizon)
+    snapshots = set()
+    for forms in ((True, True), (False, False), (False, True), (True, False)):
+        search = run_search(problem, 0, monkeypatch, forms=forms)
+        snapshots.add(to_bytes(search))
+    first, again = (sc.Certified(problem, delta=0.1, seed=3) for _ in range(2))
+    with step_loops.TABLE_LOOPS.use_form(compiled=False):
+        first.query(0, budget=3_000)
+        restore(again, to_bytes(first))
+        again.query(0, budget=30_000)
+    assert again.loop.sampler.loop is None
+    snapshots.add(to_bytes(again))
+    assert len(snapshots) == 1
 
 
 def test_errors_of_a_search_come_by_address(monkeypatch):

@@ -9,6 +9,9 @@ code looks up the words of a state in a table, so that Python sees a state once:
 is new and gets its node. Nodes are numbered in the order in which states are met, and
 streams are those of ``PythonSampler``, so both return the same bits.
 
+Both begin without machine code, which they load once that pays (``step_loops``): the
+loop of whole numbers is interpreted, and ``RowSampler`` is a ``PythonSampler`` until then.
+
 ``RowSampler`` leaves to ``PythonSampler``: samples with a next state that has no row of
 its own (-0.0, which equals 0.0; NaN; an array of another shape) or that are an error,
 batches for which there may be no room, and everything after ``MOST_MISFITS`` of the
@@ -18,34 +21,36 @@ first kind. Such a sample is taken a second time, from the same stream.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from smoothcruiser.certified.graph import END_RAW
 from smoothcruiser.certified.sample_batches import Batch
+from smoothcruiser.certified.sampling import draw_kernel, step_loops
 from smoothcruiser.certified.sampling.sampler import (
     PythonSampler,
     Sampler,
     first_words,
 )
+from smoothcruiser.certified.sampling.step_loops import InterpretedLoop, StepLoop
 from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.library import UnfinishedKernel
-from smoothcruiser.jit.random.streams import from_words
+from smoothcruiser.jit.oracle import next_state_type
+from smoothcruiser.jit.random.streams import Stream, from_words
 from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.states.identity import is_fixed
-from smoothcruiser.states.state_copies import written_into
+from smoothcruiser.run_control.clock import pause_clock
+from smoothcruiser.states.identity import is_fixed, is_unchanged
+from smoothcruiser.states.state_copies import copy_state, written_into
 from smoothcruiser.states.table import WordTable, copy_larger
-
-if TYPE_CHECKING:
-    from smoothcruiser.certified.sampling.step_loops import StepLoop
 
 # a slice below which handing it to threads costs more than it saves: in samples, and
 # in seconds where it is known how long one takes
 LEAST_SHARED, SHARED_SECONDS = 20_000, 1e-3
+MOST_PLACES = 10_000  # of streams in Python, 350 bytes each; others are skipped to
 PART = 1 << 16  # samples of one pass: there is room for as many new states
 MOST_MISFITS = 16
 
@@ -64,29 +69,43 @@ class CompiledSampler(Sampler):
         # a table's step takes one number at most; layers may forget samples
         self.derives = problem.tables is not None and problem.horizon is None
         memory.stream_bytes *= not self.derives
+        self.num_workers = workers
+        self.pool: Any = None
+        self.loop: StepLoop | None = None  # machine code, once it pays
+        self.interpreted = InterpretedLoop(problem)
+        # the numbers that the interpreted loop took from a pair's stream, and the stream
+        self._places: dict[int, tuple[int, Stream]] = {}
+
+    def _load_loop(self) -> None:
+        """Change over to machine code."""
         start_time = time.perf_counter()
-        from smoothcruiser.certified.sampling import draw_kernel, step_loops
-
-        self.draws, self.loops = draw_kernel, step_loops
-        self.pool = (
-            step_loops.make_threads(workers, self._run_loop) if workers > 1 else None
-        )
-        self.loop = self._choose_loop()
-        self._warm_up(self.loop)
-        self.compile_seconds = time.perf_counter() - start_time
-
-    def _choose_loop(self) -> StepLoop:
+        self._places.clear()
         if self.problem.tables is not None:
-            return self.loops.table_loop(self.problem)
-        from numba import types
+            loop: StepLoop | None = step_loops.table_loop(self.problem)
+        else:
+            from numba import types
 
-        from smoothcruiser.states.codec import codec_of
+            from smoothcruiser.states.codec import codec_of
 
-        number_codec = codec_of(types.int64, 0)
-        kernel, warm_up = self.draws.draw_numbers, self._warm_up
-        loop = self.loops.make_loop(self.problem, number_codec, kernel, warm_up)
+            number_codec = codec_of(types.int64, 0)
+            loop = step_loops.make_loop(
+                self.problem, number_codec, draw_kernel.draw_numbers, self._warm_up
+            )
         assert loop is not None
-        return loop
+        self._warm_up(loop)
+        self.loop = loop
+        if self.num_workers > 1:
+            self.pool = step_loops.make_threads(self.num_workers, self._run_loop)
+        self.compile_seconds += time.perf_counter() - start_time
+
+    def _is_interpreted(self, num_samples: int) -> bool:
+        """Whether Python takes the next numbers of streams, so many at least."""
+        if self.loop is None and step_loops.must_load(
+            self.problem, draw_kernel.draw_numbers, num_samples
+        ):
+            with pause_clock():
+                self._load_loop()
+        return self.loop is None
 
     def _warm_up(self, loop: StepLoop) -> None:
         """Compile a loop, on no jobs."""
@@ -106,6 +125,7 @@ class CompiledSampler(Sampler):
         loop: StepLoop | None = None,
     ) -> int:
         facts, loop = self.problem.facts, loop or self.loop
+        assert loop is not None
         loop_data, _kept_alive = loop.data()
         return int(
             loop.kernel(
@@ -145,49 +165,124 @@ class CompiledSampler(Sampler):
         num_samples, fault = int(counts.sum()), np.zeros(2, dtype=np.int64)
         new_samples = slice(batch.drawn, batch.drawn + num_samples)
         raws, rewards = batch.raws[new_samples], batch.rewards[new_samples]
-        words = first_words(self.seed, pairs) if self.derives else self._streams(pairs)
+        num_taken: Ints | None = None
         if self.derives:
             num_taken = chosen_pairs["total"].astype(np.int64)
             num_taken[0] += batch.counts[first_job] - (
                 batch.ends[first_job] - batch.drawn
             )
-            self.loops.advance_streams(words, num_taken)
-        jobs = states, actions, counts, words, raws, rewards, fault
-        words_before = words.copy()
+        jobs, buffers = (states, actions, counts), (raws, rewards, fault)
+        draw_jobs = (
+            self._draw_interpreted
+            if self._is_interpreted(num_samples + self._num_skipped(pairs, num_taken))
+            else self._draw_compiled
+        )
+        start_time = time.perf_counter()
         try:
-            start_time = time.perf_counter()
-            is_small = (
-                num_samples < LEAST_SHARED
-                and num_samples * self._each < SHARED_SECONDS
-            )
-            if self.pool is None or is_small:
-                status = self._run_loop(*jobs)
-            else:
-                status = self.loops.run_shared(self.pool, *jobs)
+            status = draw_jobs(pairs, num_taken, jobs, buffers)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            job = int(fault[0])
-            if isinstance(error, UnfinishedKernel):
-                numbers = int(states[job]), int(actions[job]), int(counts[job])
-                error = self._repeat_error(error, *numbers, words_before[job])
-            raise self._step_error(error, int(pairs[job])) from error
-        if status != self.draws.FINE:
+            raise self._step_error(error, int(pairs[fault[0]])) from error
+        if status != draw_kernel.FINE:
             self._refuse(status, int(pairs[fault[0]]), float(rewards[fault[1]]))
         is_last = memory.graph.nodes["last"][chosen_pairs["node"]] == 1
         if is_last.any():  # nothing of the last step counts but its reward
             raws[np.repeat(is_last, counts)] = END_RAW
         self._each = (time.perf_counter() - start_time) / num_samples
-        if not self.derives:
-            self.words[pairs] = words
         batch.drawn += num_samples
-        self.loop = self.loop.after(num_samples)
+        if self.loop is not None:
+            self.loop = self.loop.after(num_samples)
+
+    def _draw_compiled(
+        self,
+        pairs: Ints,
+        num_taken: Ints | None,
+        jobs: tuple[Ints, Ints, Ints],
+        buffers: tuple[Ints, Floats, Ints],
+    ) -> int:
+        """The status of the jobs, sampled by machine code."""
+        states, actions, counts = jobs
+        if num_taken is None:
+            words = self._streams(pairs)
+        else:
+            words = first_words(self.seed, pairs)
+            step_loops.advance_streams(words, num_taken)
+        words_before, num_samples = words.copy(), int(counts.sum())
+        try:
+            is_small = (
+                num_samples < LEAST_SHARED
+                and num_samples * self._each < SHARED_SECONDS
+            )
+            if self.pool is None or is_small:
+                status = self._run_loop(*jobs, words, *buffers)
+            else:
+                status = step_loops.run_shared(self.pool, *jobs, words, *buffers)
+        except UnfinishedKernel as error:
+            job = int(buffers[-1][0])
+            numbers = int(states[job]), int(actions[job]), int(counts[job])
+            raise self._repeat_error(error, *numbers, words_before[job]) from error
+        if num_taken is None:
+            self.words[pairs] = words
+        return status
+
+    # --- the interpreted loop ---------------------------------------------------
+
+    def _num_skipped(self, pairs: Ints, num_taken: Ints | None) -> int:
+        """The numbers that Python would skip in streams whose place it does not have."""
+        if num_taken is None or self.loop is not None:
+            return 0
+        places = [
+            self._places[p][0] if p in self._places else 0 for p in pairs.tolist()
+        ]
+        return int(np.abs(num_taken - places).sum())
+
+    def _draw_interpreted(
+        self,
+        pairs: Ints,
+        num_taken: Ints | None,
+        jobs: tuple[Ints, Ints, Ints],
+        buffers: tuple[Ints, Floats, Ints],
+    ) -> int:
+        """The status of the jobs, sampled by Python."""
+        start_time, facts = time.perf_counter(), self.problem.facts
+        if num_taken is None:
+            streams = [from_words(row) for row in self._streams(pairs)]
+        else:
+            streams = self._skip_to(pairs, num_taken)
+        limits = *facts.reward_range, facts.terminals
+        status = self.interpreted.run(streams, jobs, buffers, limits)
+        if num_taken is None:
+            self.words[pairs] = [stream.words for stream in streams]
+        else:
+            ends = (num_taken + jobs[-1]).tolist()
+            places = zip(ends, streams, strict=True)
+            if len(self._places) + len(pairs) > MOST_PLACES:
+                self._places.clear()
+            self._places.update(zip(pairs.tolist(), places, strict=True))
+        step_loops.count_interpreted(self.problem, time.perf_counter() - start_time)
+        return status
+
+    def _skip_to(self, pairs: Ints, num_taken: Ints) -> list[Stream]:
+        """The streams of pairs from which so many numbers were taken."""
+        streams = []
+        first_rows = first_words(self.seed, pairs).tolist()
+        numbers = zip(pairs.tolist(), num_taken.tolist(), first_rows, strict=True)
+        for pair, num_before, row in numbers:
+            # a slice that fails leaves no places behind
+            place, stream = self._places.pop(pair, (0, None))
+            if stream is None or place > num_before:
+                place, stream = 0, from_words(row)
+            for _ in range(num_before - place):
+                stream.raw()
+            streams.append(stream)
+        return streams
 
     def _refuse(self, status: int, pair: int, reward: float) -> None:
         """Raise the error that the loop could only report by a number."""
-        if status == self.draws.BAD_REWARD:
+        if status == draw_kernel.BAD_REWARD:
             raise self._bad_reward(reward, pair)
-        if status == self.draws.ENDED:
+        if status == draw_kernel.ENDED:
             raise self._undeclared_end(pair)
         raise InvalidInput(
             f"The oracle returned the state -2**63 {self._where(pair)}, which compiled "
@@ -216,9 +311,12 @@ def row_sampler(
         codec = codec_of(numba.typeof(state), state)
     except (ValueError, InvalidInput):  # states that have no words
         return None
-    sampler = RowSampler(problem, memory, seed, codec) if codec.is_exact else None
-    if sampler is None or sampler.loop is None:
+    if (
+        not codec.is_exact  # or the step changes the form of states
+        or next_state_type(problem.oracle, codec.kind) != codec.kind
+    ):
         return None
+    sampler = RowSampler(problem, memory, seed, codec)
     sampler.compile_seconds = time.perf_counter() - start_time
     return sampler
 
@@ -229,19 +327,26 @@ class RowSampler(PythonSampler):
     def __init__(
         self, problem: Problem, memory: Memory, seed: int, codec: Any
     ) -> None:
-        """``loop`` is None where the step changes the form of states."""
         super().__init__(problem, memory, seed)
-        from smoothcruiser.certified.sampling import draw_kernel, step_loops
-
-        self.draws, self.codec, self.table = draw_kernel, codec, WordTable(codec.size)
+        self.codec, self.table = codec, WordTable(codec.size)
         self._frame: Ints = np.zeros((2, codec.size), dtype=np.int64)
         self._misfits = 0
-        self.loop: Any = step_loops.make_loop(
-            problem, codec, draw_kernel.draw_rows, self._warm_up
-        )
-        if self.loop is not None:
-            self._warm_up(self.loop)
-            self._cover_nodes()
+        self._checked: dict[int, int] = {}  # ``arrivals`` of the interpreted loop
+        self.loop: Any = None  # machine code, once it pays
+        self._cover_nodes()
+
+    def _is_interpreted(self, num_samples: int) -> bool:
+        """Whether Python calls the step for the next samples, so many at least."""
+        kernel, codec = draw_kernel.draw_rows, self.codec
+        if self.loop is None and step_loops.must_load(
+            self.problem, kernel, num_samples, has_address=codec.is_plain
+        ):
+            with pause_clock():
+                loop = step_loops.make_loop(self.problem, codec, kernel, self._warm_up)
+                assert loop is not None  # of steps that change the form of states
+                self._warm_up(loop)
+                self.loop = loop
+        return self.loop is None
 
     def _warm_up(self, loop: StepLoop) -> None:
         """Compile a loop, on no jobs."""
@@ -260,9 +365,32 @@ class RowSampler(PythonSampler):
                 or self.memory.is_crowded(part_size)
             ):
                 super().draw(batch, part_size)
+            elif self._is_interpreted(part_size):
+                self._draw_interpreted(batch, part_size)
             elif not self._draw_part(batch, part_size):
                 self._misfits += 1
                 super().draw(batch, 1)
+
+    def _draw_interpreted(self, batch: Batch, part_size: int) -> None:
+        """Sample a part of a batch by calls from Python, checked as the loop checks."""
+        start_time, arrivals = time.perf_counter(), self.arrivals
+        self.arrivals, self.watches = self._checked, False
+        try:
+            super().draw(batch, part_size)
+        finally:
+            self.arrivals, self.watches = arrivals, True
+            seconds = time.perf_counter() - start_time
+            step_loops.count_interpreted(self.problem, seconds)
+        self._cover_nodes()
+
+    def _draw_pair(self, pair: int, count: int, rng: Any, batch: Batch) -> None:
+        pair_row = self.memory.graph.pairs[pair]
+        state = self.memory.states[int(pair_row["node"])]
+        is_compared = not (self.watches or is_fixed(state))
+        state_before = copy_state(state) if is_compared else None
+        super()._draw_pair(pair, count, rng, batch)
+        if is_compared and is_unchanged(state_before, state) is False:
+            raise written_into(state_before, state, int(pair_row["action"]))
 
     def _draw_part(self, batch: Batch, part_size: int) -> bool:
         """Sample a part of a batch; False where the next one is left to plain Python."""
@@ -329,9 +457,9 @@ class RowSampler(PythonSampler):
         except BaseException:
             if len(pairs) == 0:  # it could not be compiled
                 raise
-            status = self.draws.MISFIT  # plain Python raises it again, and says where
+            status = draw_kernel.MISFIT  # plain Python raises it again, and says where
         job, num_samples = progress.tolist()
-        if status == self.draws.DONE:
+        if status == draw_kernel.DONE:
             return job, num_samples, True
         if not np.array_equal(self._frame[0], table.keys[nodes[job]]):
             (changed_state,) = self.codec.decode(self._frame[:1])

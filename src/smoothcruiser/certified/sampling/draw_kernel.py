@@ -11,8 +11,6 @@ T_j, with T_0 the step itself and T_(j+1) = T_j T_j. A stream that is n numbers 
 on has the state that the T_j of the bits j of n make of it, one after the other.
 
 A matrix is kept as the images of the 256 unit states, four words each.
-
-These loops have a file of their own because the functions they call import Numba.
 """
 
 from __future__ import annotations
@@ -22,8 +20,13 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.graph import END_RAW, STREAM_BYTES
-from smoothcruiser.jit.primitives import float_at, int_at, put_int, tabular_step
-from smoothcruiser.jit.random.stream_type import stream_at
+from smoothcruiser.jit.primitives import (
+    float_at,
+    int_at,
+    put_int,
+    stream_at,
+    tabular_step,
+)
 from smoothcruiser.problem.model.tabular import Bools, Floats, Ints
 from smoothcruiser.states.table_kernel import find_slot
 
@@ -94,7 +97,7 @@ def draw_rows(
     sample_index = 0
     for job in range(len(origins)):
         stream = streams + STREAM_BYTES * job
-        rng: Any = stream_at(stream)  # type: ignore[call-arg]
+        rng = stream_at(stream)
         origin, action = origins[job], actions[job]
         for w in range(width):
             put_int(state_at, w, keys[origin, w])
@@ -163,7 +166,7 @@ def draw_numbers(
     sample_index = 0
     for job in range(len(states)):
         fault[0] = job
-        rng: Any = stream_at(streams + STREAM_BYTES * job)  # type: ignore[call-arg]
+        rng = stream_at(streams + STREAM_BYTES * job)
         state, action = states[job], actions[job]
         for _ in range(counts[job]):
             reward, next_state, ended = STEP(data, state, action, rng)

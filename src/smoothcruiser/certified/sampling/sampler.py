@@ -191,6 +191,7 @@ class PythonSampler(Sampler):
 
     gives_nodes = True
 
+    watches = True  # whether ``guard`` chooses jobs that are compared
     _before: Any = None  # a copy of the state of the watched job
     _samples: Any = None  # counts those of the job under way
 
@@ -211,7 +212,7 @@ class PythonSampler(Sampler):
             state, job_end = self.memory.states[node], int(batch.ends[first_job + job])
             job_size = int(batch.counts[first_job + job])
             if batch.drawn == job_end - job_size:  # the job begins
-                batch.watched = self.guard.due(job_size)
+                batch.watched = self.watches and self.guard.due(job_size)
                 self._before = self.guard.copy_state(state) if batch.watched else None
             rng = from_words(words[job])
             drawn_before, hold = batch.drawn, self.hold

@@ -1,5 +1,8 @@
 """Loops that sample a compiled step, and threads that share their work.
 
+They are machine code once that pays. Until then a table's loop is interpreted, and a
+compiled step is called from Python; streams and their order of numbers are the same.
+
 Tables have one loop, with the tables as its data. For a user's step there are two,
 which return the same bits: one for all users, from the disk, which calls the step by
 address, and one with the step in it, which replaces it in a search of many calls
@@ -21,9 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smoothcruiser.certified.graph import STREAM_BYTES
 from smoothcruiser.certified.sampling import draw_kernel
 from smoothcruiser.engines.compiled.tiers import (
     ADDRESS,
+    AUTO,
     INLINED,
     Handover,
     compile_user_step,
@@ -32,8 +37,10 @@ from smoothcruiser.engines.compiled.tiers import (
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.jit import by_address
 from smoothcruiser.jit.build import compile_function
+from smoothcruiser.jit.forms import KernelFamily, bind_parts
 from smoothcruiser.jit.library import shared_machine
 from smoothcruiser.jit.oracle import next_state_type, step_part
+from smoothcruiser.jit.random.streams import Stream
 from smoothcruiser.problem.model.tabular import Floats, Ints
 from smoothcruiser.problem.problem import Problem
 
@@ -41,6 +48,72 @@ if TYPE_CHECKING:
     from smoothcruiser.states.codec import StateCodec
 
 _loops: dict[Any, StepLoop | None] = {}  # of users' steps
+
+
+# about the CPU seconds of compiling the loop of tables with its jumps, and a loop by address
+TABLE_LOOPS, STEP_LOOPS = KernelFamily(compiling=3.0), KernelFamily(compiling=1.0)
+# about the least of a sample without machine code
+TABLE_SECONDS, STEP_SECONDS = 1.5e-6, 4e-6
+
+
+def must_load(
+    problem: Problem, kernel: Any, num_samples: int, *, has_address: bool = True
+) -> bool:
+    """Whether so many samples are worth machine code, those before them included.
+
+    ``has_address``: whether the step can be called by its address.
+    """
+    if problem.tables is not None:
+        return TABLE_LOOPS.must_load(kernel, num_samples * TABLE_SECONDS)
+    salt = by_address.name_parts() if has_address else "inlined"
+    seconds = num_samples * STEP_SECONDS
+    return tier_choice() != AUTO or STEP_LOOPS.must_load(kernel, seconds, salt)
+
+
+def count_interpreted(problem: Problem, seconds: float) -> None:
+    """Count the seconds of samples that took no machine code."""
+    family = STEP_LOOPS if problem.tables is None else TABLE_LOOPS
+    family.interpreted_seconds += seconds
+
+
+class InterpretedLoop:
+    """``draw_numbers`` in Python: of a table, or around calls of a compiled step."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.streams: list[Stream] = []  # of the jobs under way
+        parts: dict[str, Any] = {"stream_at": self._stream_at}
+        self.data: Any = ()
+        if problem.tables is None:
+            parts["STEP"] = _plain_step(problem.oracle)
+        else:
+            self.data = problem.tables.views
+        self.kernel = bind_parts(draw_kernel.draw_numbers, parts)
+
+    def _stream_at(self, offset: int) -> Stream:
+        return self.streams[offset // STREAM_BYTES]
+
+    def run(
+        self,
+        streams: list[Stream],
+        jobs: tuple[Ints, Ints, Ints],
+        buffers: tuple[Ints, Floats, Ints],
+        limits: tuple[float, float, bool],
+    ) -> int:
+        """The status of the jobs (states, actions, counts), each with its stream."""
+        self.streams = streams
+        columns = (column.tolist() for column in jobs)
+        raws, rewards, fault = (buffer.data for buffer in buffers)
+        return int(self.kernel(self.data, *columns, 0, raws, rewards, *limits, fault))
+
+
+def _plain_step(oracle: Any) -> Callable[..., tuple[float, Any, bool]]:
+    """A user's step as ``draw_numbers`` calls it."""
+
+    def step(data: Any, state: int, action: int, rng: Stream) -> Any:
+        reward, next_state, *end_flag = oracle(state, action, rng)
+        return float(reward), next_state, bool(end_flag and end_flag[0])
+
+    return step
 
 
 @dataclass(frozen=True)

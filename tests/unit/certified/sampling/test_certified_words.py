@@ -15,6 +15,11 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
+from smoothcruiser.certified.sampling.compiled_sampler import RowSampler
+from smoothcruiser.certified.sampling.sampler import PythonSampler
+from smoothcruiser.certified.sampling.step_loops import STEP_LOOPS
+from smoothcruiser.certified.search import Certified
+from smoothcruiser.errors import OracleError
 
 SIZE = 6
 
@@ -81,19 +86,33 @@ WORLDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
-def both(world: sc.MDP, **limits: Any) -> tuple[sc.Certified, sc.Certified]:
-    """Two memories after the same query, compiled and plain."""
+def search_all(world: sc.MDP, changes: Any = None, **limits: Any) -> list[Certified]:
+    """Memories after the same query: compiled loop, called step, plain Python."""
     memories = []
-    for executor, kind in ((None, "RowSampler"), ("python", "PythonSampler")):
-        memory = sc.Certified(world, delta=0.1, seed=4, executor=executor)
-        memory.query(**limits)
-        assert type(memory.loop.sampler).__name__ == kind
+    for executor, kind, is_compiled in (
+        (None, RowSampler, True),
+        (None, RowSampler, False),
+        ("python", PythonSampler, False),
+    ):
+        with STEP_LOOPS.use_form(compiled=is_compiled):
+            memory = Certified(
+                world, delta=0.1, seed=4, executor=executor, **changes or {}
+            )
+            memory.query(**limits)
+        assert type(memory.loop.sampler) is kind
+        if kind is RowSampler:
+            assert (memory.loop.sampler.loop is not None) == is_compiled
         memories.append(memory)
-    return memories[0], memories[1]
+    return memories
 
 
-def check_same(one: sc.Certified, other: sc.Certified) -> None:
+def check_same(one: Certified, *others: Certified) -> None:
     """All states in their order, all arrays, all streams."""
+    for other in others:
+        check_two(one, other)
+
+
+def check_two(one: Certified, other: Certified) -> None:
     assert one.num_calls == other.num_calls
     assert repr(one.memory.states) == repr(other.memory.states)
     for mine, theirs in zip(one.memory.graph, other.memory.graph, strict=True):
@@ -112,8 +131,8 @@ def check_same(one: sc.Certified, other: sc.Certified) -> None:
 def test_the_bits_are_those_of_plain_python(name: str) -> None:
     """Some worlds leave samples to plain Python: -0.0, and arrays of other shapes."""
     oracle, state, changes = WORLDS[name]
-    fast, plain = both(problem(oracle, state, **changes), budget=6_000)
-    check_same(fast, plain)
+    fast, *others = search_all(problem(oracle, state, **changes), budget=6_000)
+    check_same(fast, *others)
     assert fast.memory.num_nodes > 10
     misfits = fast.loop.sampler._misfits  # type: ignore[attr-defined]
     assert (misfits > 0) == (name in ("nested", "shapes"))
@@ -124,18 +143,10 @@ def test_the_bits_are_the_same_with_a_horizon_and_without_room() -> None:
     """The last step has rewards only; a full memory ends before the same sample."""
     oracle, state, changes = WORLDS["NamedTuple"]
     world = problem(oracle, state, **changes | {"horizon": 3, "discount": 1.0})
-    check_same(*both(world, budget=3_000))
-    memories = []
-    for executor in (None, "python"):
-        memory = sc.Certified(
-            problem(oracle, state, **changes),
-            delta=0.1,
-            max_states=9,
-            executor=executor,
-        )
-        memory.query(budget=3_000)
-        assert memory.reason == "max_states"
-        memories.append(memory)
+    check_same(*search_all(world, budget=3_000))
+    world = problem(oracle, state, **changes)
+    memories = search_all(world, {"max_states": 9}, budget=3_000)
+    assert {memory.reason for memory in memories} == {"max_states"}
     check_same(*memories)
 
 
@@ -178,6 +189,7 @@ def failing(state, action, rng):
 
 
 @pytest.mark.compiles
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(
     ("oracle", "state", "message"),
     [
@@ -186,9 +198,14 @@ def failing(state, action, rng):
         (failing, (0, 0), "a lamp broke"),
     ],
 )
-def test_errors_say_what_plain_python_says(oracle: Any, state: Any, message: str):
-    with pytest.raises(sc.OracleError, match=message):
-        sc.Certified(problem(oracle, state), delta=0.1, seed=1).query(budget=50_000)
+def test_errors_say_what_plain_python_says(
+    oracle: Any, state: Any, message: str, compiled: bool
+):
+    with (
+        STEP_LOOPS.use_form(compiled=compiled),
+        pytest.raises(OracleError, match=message),
+    ):
+        Certified(problem(oracle, state), delta=0.1, seed=1).query(budget=50_000)
 
 
 @pytest.mark.compiles
