@@ -20,8 +20,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -49,6 +49,7 @@ from smoothcruiser.run_control.stop_requests import (
     count_stop,
     stoppable,
     tell_at_the_end,
+    unbroken,
 )
 from smoothcruiser.schedule.schedule import Schedule
 
@@ -211,7 +212,7 @@ def _sample_shards(
                 breaker.arm(clock.left() + control.grace)
             begin("compiling" if executor.pool is None else "starting")
             # an engine here is loaded; workers elsewhere are waited for
-            with pause_clock() if executor.pool is None else nullcontext():
+            with _engine_loading() if executor.pool is None else nullcontext():
                 pool = _open_workers(opened, job, query.compute)
             seconds_before = clock.compile_seconds()
             if time_limit is not None:
@@ -322,6 +323,16 @@ def _replay_shards(
                 f"of action {action}, taken again, has other sums than the stored one; "
                 "pass the problem it was started with, or start a new run."
             )
+
+
+@contextmanager
+def _engine_loading() -> Iterator[None]:
+    """A part that compiles: it does not count, and a stop is raised after it.
+
+    A Ctrl-C in the middle would leave Numba half imported, or be lost in a callback.
+    """
+    with unbroken(), pause_clock():
+        yield
 
 
 @calls_the_oracle

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from numba import njit
 
 import smoothcruiser as sc
 from smoothcruiser import InvalidInput, Kind, Level, OracleError
+from smoothcruiser.engines.compiled.engine import CompiledEngine
 
 HUGE = 10**13  # root draws: days of work, so a run that ends was stopped
 
@@ -258,6 +260,24 @@ def test_control_c_ends_a_run(workers, shards, draws, samples):
         child.kill()
     assert output == "interrupted MainThread smoothcruiser-signals\n"
     assert child.returncode == 0
+
+
+def test_control_c_while_an_engine_is_compiled_is_not_lost(monkeypatch):
+    """An error in a callback of LLVM is printed and forgotten, as it is here."""
+    compile_engine = CompiledEngine._warm_up
+
+    def compile_during_control_c(engine):
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        compile_engine(engine)
+
+    monkeypatch.setattr(CompiledEngine, "_warm_up", compile_during_control_c)
+    problem = sc.make("chain:n=5", discount=0.2, temperature=10.0)
+    estimate = sc.plan(
+        problem, epsilon="10%", delta=0.1, method="smoothcruiser", executor="compiled"
+    )
+    assert any("stopped by hand" in note for note in estimate.notes)
+    assert estimate.calls_spent == 0
 
 
 def test_a_state_of_another_type_is_refused_with_a_remedy():
