@@ -112,6 +112,7 @@ class Ledger:
         self.outcome = Outcome({action: RootSums() for action in actions})
         self.live = list(actions)
         self.parts = dict(known or {})
+        self.outcome.calls_spent = sum(part.calls for part in self.parts.values())
         self.begun: dict[tuple[int, int], Partial] = {}  # of shards under way
         self.prefixes = {action: Prefix(RootSums()) for action in actions}
         self.segment = 0  # the index of the segment under way
@@ -262,7 +263,6 @@ def run_schedule(
     """
     start_time = time.perf_counter()
     outcome = ledger.outcome
-    outcome.calls_spent = sum(shard_sums.calls for shard_sums in ledger.parts.values())
     root = schedule.root
     per_action = schedule.num_calls // (
         schedule.facts.num_actions if root.target == "q_values" else 1
