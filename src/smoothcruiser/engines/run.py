@@ -315,11 +315,12 @@ def run_schedule(
         workers.stop()
         is_late = alarm is not None and alarm.rang
         outcome.stopped = cause_of(stop, is_late, phases.refused)
-        outcome.calls_spent += workers.unfinished
-        for shard, shard_sums, _ in workers.left:
-            outcome.calls_spent += ledger.add(shard, shard_sums)
-            if listener.keep is not None and shard_sums.draws == shard.count:
-                listener.keep(shard, shard_sums)
+    # what workers had under way at the end, which may be an early one
+    outcome.calls_spent += workers.unfinished
+    for shard, shard_sums, _ in workers.left:
+        outcome.calls_spent += ledger.add(shard, shard_sums)
+        if listener.keep is not None and shard_sums.draws == shard.count:
+            listener.keep(shard, shard_sums)
     if outcome.stopped is not None:
         ledger.stopped(outcome.stopped)
     outcome.seconds, outcome.stuck = time.perf_counter() - start_time, workers.stuck
