@@ -112,6 +112,7 @@ class Ledger:
         self.outcome = Outcome({action: RootSums() for action in actions})
         self.live = list(actions)
         self.parts = dict(known or {})
+        self.outcome.calls_spent = sum(part.calls for part in self.parts.values())
         self.begun: dict[tuple[int, int], Partial] = {}  # of shards under way
         self.prefixes = {action: Prefix(RootSums()) for action in actions}
         self.segment = 0  # the index of the segment under way
@@ -262,7 +263,6 @@ def run_schedule(
     """
     start_time = time.perf_counter()
     outcome = ledger.outcome
-    outcome.calls_spent = sum(shard_sums.calls for shard_sums in ledger.parts.values())
     root = schedule.root
     per_action = schedule.num_calls // (
         schedule.facts.num_actions if root.target == "q_values" else 1
@@ -315,11 +315,12 @@ def run_schedule(
         workers.stop()
         is_late = alarm is not None and alarm.rang
         outcome.stopped = cause_of(stop, is_late, phases.refused)
-        outcome.calls_spent += workers.unfinished
-        for shard, shard_sums, _ in workers.left:
-            outcome.calls_spent += ledger.add(shard, shard_sums)
-            if listener.keep is not None and shard_sums.draws == shard.count:
-                listener.keep(shard, shard_sums)
+    # what workers had under way at the end, which may be an early one
+    outcome.calls_spent += workers.unfinished
+    for shard, shard_sums, _ in workers.left:
+        outcome.calls_spent += ledger.add(shard, shard_sums)
+        if listener.keep is not None and shard_sums.draws == shard.count:
+            listener.keep(shard, shard_sums)
     if outcome.stopped is not None:
         ledger.stopped(outcome.stopped)
     outcome.seconds, outcome.stuck = time.perf_counter() - start_time, workers.stuck

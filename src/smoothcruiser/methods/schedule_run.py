@@ -152,6 +152,8 @@ def _run_schedule(
     )
     job = Job(problem, schedule, state, stop_rule.center, stop_rule.score)
     call_ledger = query.ledger.copy(query.ledger.total + chosen.most_calls(problem))
+    if chosen.begun is not None:
+        call_ledger.add(chosen.begun.ledger)
     try:
         outcome, ran = _sample_shards(
             query, chosen, job, ledger, call_ledger, listener, opened, replay
@@ -275,7 +277,6 @@ def _inspect_first(
     if begun is None:
         pool.inspect(seed, call_ledger, seconds)
     else:
-        call_ledger.add(begun.ledger)
         pool.looked = begun.looked
 
 

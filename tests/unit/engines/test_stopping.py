@@ -25,8 +25,14 @@ from smoothcruiser.engines.root_scores import (
     add_sums,
     bin_of,
 )
-from smoothcruiser.engines.run import Outcome, RootSums
-from smoothcruiser.engines.shards import CALLS_PER_SHARD, MOST_SHARDS, cut_shards
+from smoothcruiser.engines.run import Ledger, Outcome, RootSums, run_schedule
+from smoothcruiser.engines.shards import (
+    CALLS_PER_SHARD,
+    MOST_SHARDS,
+    Partial,
+    Piece,
+    cut_shards,
+)
 from smoothcruiser.engines.stopping_rule import StoppingRule, stopping_rule
 from smoothcruiser.estimate import best_action
 from smoothcruiser.problem.facts import Facts
@@ -391,3 +397,24 @@ def test_ties_are_broken_by_value_for_the_mover_and_then_by_index(
     policy, q_values, player, action
 ):
     assert best_action(policy, q_values, player) == action
+
+
+def test_calls_of_shards_under_way_at_an_early_stop_are_counted():
+    """Other threads are in the middle of a shard when the first checkpoint is enough."""
+    workers = SimpleNamespace(abreast=1, left=[], unfinished=0, stuck=0)
+
+    def map_shards(source, seed, report):
+        ahead, is_complete = next(source), False
+        while not is_complete:
+            shard, ahead = ahead, next(source)
+            part = Partial(shard.count, 0.0, 0.0, 10 * shard.count)
+            is_complete = report(shard, part)
+        workers.left = [Piece(ahead, Partial(ahead.count - 1, 0.0, 0.0, 23))]
+        workers.unfinished = 7
+
+    workers.map = map_shards
+    ledger = Ledger(cut_shards(SCHEDULE), [0, 1], lambda number, sums: True)
+    outcome = run_schedule(workers, SCHEDULE, ledger, seed=0)
+    assert outcome.finished
+    assert outcome.num_calls == sum(part.calls for part in ledger.parts.values())
+    assert outcome.calls_spent == outcome.num_calls + 23 + 7

@@ -54,6 +54,11 @@ def test_a_pilot_inspects_the_step_in_place_of_the_run():
     likely = known.explanation.expected_calls
     assert answer.num_calls / 1.5 <= likely <= 1.5 * answer.num_calls
     assert answer.calls_spent <= answer.price == known.price
+    # a stop before the first shard loses no call of the pilot
+    query = replace(known.query, progress=lambda report: False)
+    stopped = replace(known, query=query).run()
+    pilot_calls = start.ledger.total + sum(part.calls for part in start.parts.values())
+    assert stopped.calls_spent == stopped.num_calls == pilot_calls
 
 
 @pytest.mark.parametrize(
