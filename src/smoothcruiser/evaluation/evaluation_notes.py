@@ -46,8 +46,10 @@ def is_unlimited(query: Query) -> bool:
 
 def claim(problem: Problem) -> str:
     """The quantity that the interval holds, in words."""
-    if problem.is_game:
+    if problem.sole_player is None:
         return "the value of the two players' policies"
+    if problem.minimizes:
+        return "the cost of the policy; its upper end is an upper bound on V(state)"
     return "the value of the policy; its lower end is a lower bound on V(state)"
 
 

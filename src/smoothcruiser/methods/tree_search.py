@@ -156,7 +156,7 @@ class TreeSearch(Method):
                 "solve=True has a certificate of its own, from above and from below; "
                 "drop certify."
             )
-        if self.certify and query.problem.is_game:
+        if self.certify and query.problem.sole_player is None:
             raise InvalidInput(
                 "certify=True bounds the value of an MDP from below; in a game the "
                 "opponent's best reply is not known."
@@ -175,7 +175,9 @@ class TreeSearch(Method):
             f"{limits.simulations:,} simulations" if limits.simulations else "",
         ]
         promise_text = (
-            "a lower bound on the value, from rollouts of its policy"
+            "an upper bound on the cost, from rollouts of its policy"
+            if self.certify and query.problem.minimizes
+            else "a lower bound on the value, from rollouts of its policy"
             if self.certify
             else "bounds that hold, and the value once it is proven"
             if self.search.solve

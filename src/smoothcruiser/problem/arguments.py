@@ -64,7 +64,11 @@ _ELSEWHERE = {
     "oracle": "step simulator transition dynamics model env step_fn transition_fn",
     "P": "transitions transition transition_matrix transition_probabilities t p",
     "R": "rewards reward reward_matrix r q",
-    "reward_range": "rewards reward_bounds reward_bound r_range rmax r_max",
+    "reward_range": (
+        "rewards reward_bounds reward_bound r_range rmax r_max cost_range cost_bounds "
+        "costs_range"
+    ),
+    "minimize": "minimise minimization is_cost cost costs sense",
     "initial_state": "s0 start init initial start_state state0 init_state x0",
     "terminal": "done is_terminal terminals is_done absorbing end ends terminated",
     "legal": "legal_actions valid_actions mask action_mask is_legal available_actions",
@@ -105,6 +109,10 @@ REMARKS = {
     "confidence": ", the probability of failure: delta=0.05 is a confidence of 0.95",
     "conf": ", the probability of failure: delta=0.05 is a confidence of 0.95",
     "level": ", the probability of failure: delta=0.05 is a confidence of 0.95",
+    "cost_range": ": with minimize=True it is the range of costs",
+    "cost": ": minimize=True says that the step returns costs",
+    "costs": ": minimize=True says that the step returns costs",
+    "sense": ": minimize=True says that the step returns costs",
     "verbose": ": progress=True shows a bar",
     "num_states": ": states are not counted, drop it; tabular reads them from P",
     "n_states": ": states are not counted, drop it; tabular reads them from P",

@@ -273,8 +273,9 @@ def describe_facts(facts: Facts) -> str:
         f"discount {facts.discount:g}",
         f"{operator.name}{temperature_text}",
     ]
-    phrases.append(f"rewards {facts.reward_range[0]:g} to {facts.reward_range[1]:g}")
-    if facts.game:
+    paid = "costs" if facts.minimize else "rewards"
+    phrases.append(f"{paid} {facts.reward_range[0]:g} to {facts.reward_range[1]:g}")
+    if facts.sole_player is None:
         phrases.append(
             "two players, alternating" if facts.alternating else "two players"
         )

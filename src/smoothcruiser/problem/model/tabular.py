@@ -14,7 +14,7 @@ arguments, so that fifty of them compile once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypedDict, Unpack, overload
 
@@ -124,6 +124,12 @@ class Tables:
         """A, the number of actions."""
         return int(self.legal.shape[1])
 
+    def played_by(self, player: int) -> Tables:
+        """The same model, in which ``player`` moves everywhere."""
+        if bool(np.all(self.player == player)):
+            return self
+        return replace(self, player=np.full_like(self.player, player))
+
     def check_state(self, state: Any) -> None:
         """Refuse a state that does not exist."""
         is_whole_number = isinstance(state, int | np.integer) and not isinstance(
@@ -203,6 +209,7 @@ class TabularOptions(TypedDict, total=False):
 
     initial_state: int
     alternating: bool
+    minimize: bool
     reward_range: tuple[float, float] | None
     horizon: int | None
     value_bounds: tuple[Any, Any] | None
@@ -280,6 +287,7 @@ def tabular(
             above -inf.
         initial_state: where plans start by default; 0.
         alternating: whether turns alternate strictly; the default is False.
+        minimize: whether R are costs, as in ``MDP``; the default is False.
         reward_range: (low, high), which holds every reward. The default is (0,
             1) if that does, and otherwise the smallest and the largest reward.
         horizon: steps until the end; None, the default, for no limit.
@@ -385,7 +393,12 @@ def tabular(
             raise InvalidInput(
                 "alternating=True needs players=, an array of 1 (max) and 2 (min)."
             )
-        return MDP(oracle, **shared_fields)
+        return MDP(oracle, minimize=more.get("minimize", False), **shared_fields)
+    if more.get("minimize"):
+        raise InvalidInput(
+            "minimize=True is for one player, and players= says who minimizes; drop one "
+            "of both."
+        )
     if alternating:
         _check_alternation(tables, live_pairs)
     return Game(
