@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, overload
 
-from smoothcruiser.displayable import Shown, brief
+from smoothcruiser.displayable import Shown, brief, word_of
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.assumptions import DECLARED, assumptions
 from smoothcruiser.problem.problem import Problem
@@ -39,11 +39,17 @@ class Subject(TypedDict):
     problem: str
     state: Any
     labels: tuple[str, ...] | None
+    minimize: bool
 
 
 def estimate_subject(problem: Problem, state: Any) -> Subject:
     """The subject of every Estimate at ``state``, names of actions included."""
-    return {"problem": problem.name, "state": state, "labels": problem.labels(state)}
+    return {
+        "problem": problem.name,
+        "state": state,
+        "labels": problem.labels(state),
+        "minimize": problem.minimizes,
+    }
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,7 @@ class Estimate(Shown, Data, Framed):
     """What a planner returns. Illegal actions have policy 0 and q NaN."""
 
     json_kind: ClassVar[str] = "estimate"
+    json_when_set: ClassVar[tuple[str, ...]] = ("minimize",)
     json_more: ClassVar[Mapping[str, Any]] = {"action_label": str | None}
     frame_columns: ClassVar[tuple[str, ...]] = (
         *("action", "label", "value", "low", "high", "policy", "excluded"),
@@ -116,6 +123,7 @@ class Estimate(Shown, Data, Framed):
     labels: tuple[str, ...] | None = None  # names of the actions, where they have any
     # the usual standard error of ``value``, not promised; None where there is none
     standard_error: float | None = None
+    minimize: bool = False  # every number is a cost, which the policy keeps low
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Estimate):
@@ -217,6 +225,7 @@ class Estimate(Shown, Data, Framed):
             "standard_error": self.standard_error,
             "interval": self.interval,
             "delta": self.delta,
+            **({"minimize": True} if self.minimize else {}),
         }
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -374,7 +383,10 @@ def terminal_estimate(
         compile_seconds=0.0,
         **estimate_subject(problem, state),
         seed=seed,
-        notes=("The state is terminal: its value is 0 by definition.",),
+        notes=(
+            f"The state is terminal: its {word_of('value', problem.minimizes)} is 0 by "
+            "definition.",
+        ),
     )
 
 
@@ -428,8 +440,9 @@ def unsampled_estimate(
         **estimate_subject(problem, state),
         seed=seed,
         notes=(
-            f"{why.rstrip('.')}: nothing was sampled. The interval is what the rewards "
-            "allow, and the value only its middle, no estimate.",
+            f"{why.rstrip('.')}: nothing was sampled. The interval is what the "
+            f"{word_of('reward', problem.minimizes)}s allow, and the "
+            f"{word_of('value', problem.minimizes)} only its middle, no estimate.",
         ),
     )
 

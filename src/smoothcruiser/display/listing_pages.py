@@ -26,6 +26,7 @@ from smoothcruiser.display.document import (
     Verbatim,
     style_sentence,
 )
+from smoothcruiser.displayable import word_of
 from smoothcruiser.operators.check.check_report import OperatorReport
 from smoothcruiser.playing.episodes import Summary
 from smoothcruiser.problem.adapter_protocol import descriptions
@@ -83,10 +84,11 @@ def summary_page(summary: Summary) -> Page:
         f"{summary.problem}: {summary.episodes} episodes, method "
         f"{summary.method}{opponent_text}"
     )
+    word = word_of("return", summary.minimize)
     field_rows: list[Labelled] = [
-        ("return", _interval(summary.mean_return, summary.return_interval)),
+        (word, _interval(summary.mean_return, summary.return_interval)),
         (
-            "discounted return",
+            f"discounted {word}",
             _interval(
                 summary.mean_discounted_return, summary.discounted_return_interval
             ),
@@ -278,7 +280,8 @@ def _declaration_texts(problem: Problem) -> list[tuple[int, str]]:
         declarations.append(f"payoffs {problem.payoffs}")
     if problem.total_reward_range is not None:
         lower_bound, upper_bound = problem.total_reward_range
-        declarations.append(f"total rewards {lower_bound:g} to {upper_bound:g}")
+        paid = word_of("reward", problem.minimizes)
+        declarations.append(f"total {paid}s {lower_bound:g} to {upper_bound:g}")
     if problem.min_probability is not None:
         declarations.append(f"no outcome is rarer than {problem.min_probability:g}")
     if problem.episodes_end is not None:

@@ -138,6 +138,7 @@ def unevaluated_estimate(query: Query, interval: Interval, refused: bool) -> Est
         compile_seconds=0.0,
         problem=query.problem.name,
         state=query.place,
+        minimize=query.problem.minimizes,
         seed=query.seed,
         notes=(
             f"{stop_reason} before the first rollout: the interval holds for any policy.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcruiser.certified.bounds import bound_of, default_bound
 from smoothcruiser.certified.price_forecast import CertifiedForecast, delta_in_order
 from smoothcruiser.certified.query_limits import is_priced
+from smoothcruiser.displayable import word_of
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -196,11 +197,12 @@ def _forecast_reading(query: Query) -> Forecast:
     """The forecast of a search that reads rows instead of sampling."""
     epsilon = query.promise.epsilon
     accuracy_text = "" if epsilon is None else f" within ±{epsilon:g}"
+    values_text = word_of("the value and every action value", query.problem.minimizes)
     action = _without_row(query)
     if action is not None:
         delta = 0.0 if query.problem.deterministic else query.promise.failure()
         sentence = (
-            f"certified search: the value and every action value{accuracy_text} with "
+            f"certified search: {values_text}{accuracy_text} with "
             f"probability {1 - delta:g}. outcomes= is the model where it has\n"
             "rows: they are read, without calls of the step and without a share of "
             f"delta. It has none for action {action} of this state;\n"
@@ -209,7 +211,7 @@ def _forecast_reading(query: Query) -> Forecast:
         )
         return Forecast("certified", None, sentence, epsilon=epsilon, delta=delta)
     sentence = (
-        f"certified search: the value and every action value{accuracy_text}, with no chance "
+        f"certified search: {values_text}{accuracy_text}, with no chance "
         "in it (delta 0). It makes 0 calls of\n"
         "the step: outcomes= is the model, and it reads the rows that the answer needs, "
         "as many as budget allows. How many\n"

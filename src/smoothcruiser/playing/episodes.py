@@ -73,6 +73,7 @@ class Summary(Shown, Data):
     """Many episodes in a few numbers. Intervals are 95%."""
 
     json_kind: ClassVar[str] = "play"
+    json_when_set: ClassVar[tuple[str, ...]] = ("minimize",)
 
     problem: str
     method: str
@@ -95,6 +96,7 @@ class Summary(Shown, Data):
     calls_per_decision: float
     # how often the agent took each action, by name or by number, most frequent first
     actions: dict[str, int] = field(default_factory=dict)
+    minimize: bool = False  # returns are costs
 
     def __repr__(self) -> str:
         return brief(
@@ -186,9 +188,7 @@ def play(
             with stoppable(), reports.keep_finished():
                 while len(played_episodes) < episodes and not reports.is_stopped:
                     episode_number = len(played_episodes)
-                    agent_side = (
-                        side or problem.sole_player or 1 + episode_number % 2
-                    )
+                    agent_side = side or problem.sole_player or 1 + episode_number % 2
                     episode = _play_episode(
                         agent,
                         opponent,
@@ -386,6 +386,7 @@ def summarize_episodes(
                 label for episode in played_episodes for label in episode.actions
             ).most_common()
         ),
+        minimize=agent.problem.minimizes,
     )
 
 

@@ -43,6 +43,7 @@ DECLARED = (
     "num_actions",
     "horizon",
     "terminal",
+    "minimize",
 )
 # keywords of planners, which callers often pass to other verbs by mistake
 PLANNED = (

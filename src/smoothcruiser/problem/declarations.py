@@ -89,7 +89,9 @@ def _read_value(name: str, value: Any) -> Any:
     if name == "key":
         return _import_function(name, value)
     if name in ("deterministic", "minimize") and not isinstance(value, bool):
-        raise InvalidInput(f"{name} must be true or false, got {shorten_value(value)}.")
+        raise InvalidInput(
+            f"{name} must be true or false, got {shorten_value(value)}."
+        )
     return tuple(value) if isinstance(value, list) else value
 
 

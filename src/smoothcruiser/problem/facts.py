@@ -201,7 +201,7 @@ class Facts:
         return self.players[0] if len(self.players) == 1 else None
 
     @cached_property
-    def mirrored(self) -> Facts:
+    def mirror_image(self) -> Facts:
         """The maximizer of the negated costs of a minimizer; its values are -V."""
 
         def negate(bounds: Interval | None) -> Interval | None:

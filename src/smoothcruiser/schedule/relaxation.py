@@ -237,7 +237,7 @@ def step_band(facts: Facts) -> tuple[float, float]:
 def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
     """Return [low, high], which holds V_lambda(s) - V_0(s) where ``player`` moves."""
     if facts.minimize:
-        band_low, band_high = value_band(facts.mirrored)
+        band_low, band_high = value_band(facts.mirror_image)
         return 0.0 - band_high, 0.0 - band_low
     a, b = step_band(facts)
     # a play may stop before a step with a distance of the other sign

@@ -30,6 +30,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from smoothcruiser.displayable import word_of
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.level_moments import LevelMoments, level_moments
 from smoothcruiser.schedule.number_text import compact, percent, short
@@ -302,10 +303,11 @@ def _share_text(facts: Facts, epsilon: float) -> str:
 def describe_promise(schedule: Schedule) -> str:
     """The promise in one sentence."""
     facts, epsilon = schedule.facts, schedule.epsilon
-    quantity = (
+    quantity = word_of(
         "the value"
         if schedule.root.target == "value"
-        else "the value and every action value"
+        else "the value and every action value",
+        facts.minimize,
     )
     if schedule.delta >= 1.0:
         return (
