@@ -541,7 +541,7 @@ def certify_policy(
     claim_text, other_end = f"is at least {policy_lower:.6g}", "upper"
     if tree.problem.minimizes:
         interval = min(possible_low, policy_upper), policy_upper
-        claim_text, other_end = f"costs at most {policy_upper:.6g}", "lower"
+        claim_text, other_end = f"is at most {policy_upper:.6g}", "lower"
     certificate = replace(policy_estimate.certificate, interval=interval)
     usual_error = policy_estimate.standard_error
     error_text = (

@@ -191,7 +191,7 @@ def _check_minimize(
     if "player" in facts:
         if changes.pop("minimize"):
             raise InvalidInput(
-                f"minimize=true is for one player, and {name} has two, one of whom "
+                f"minimize= is for one player, and {name} has two, one of whom "
                 "minimizes; drop it."
             )
         return

@@ -297,7 +297,8 @@ def _share_text(facts: Facts, epsilon: float) -> str:
     value_span = facts.value_span()
     if not value_span > 0.0:
         return ""
-    return f" ({100.0 * epsilon / value_span:.3g}% of the value span {value_span:.4g})"
+    word = word_of("value", facts.minimize)
+    return f" ({100.0 * epsilon / value_span:.3g}% of the {word} span {value_span:.4g})"
 
 
 def describe_promise(schedule: Schedule) -> str:
