@@ -42,23 +42,10 @@ BUILDERS = {
     "Table": "smoothcruiser.display.result_pages:table_page",
     "Tree": "smoothcruiser.display.result_pages:tree_page",
 }
-# words for one number of an answer, where it is a reward and where it is a cost
-WORDS_OF_COSTS = {
-    "value": "cost",
-    "reward": "cost",
-    "return": "cost",
-    "the value": "the lowest cost",
-    "the value and every action value": "the lowest cost and every action's cost",
-}
 WIDTH = 80  # columns of a page where nothing is known of the reader's window
 LONGEST = 120  # characters of a ``repr``
 LONGEST_VALUE = 40  # characters of one value in it
 EXACT = 10**15  # whole numbers below are written out
-
-
-def word_of(word: str, minimize: bool) -> str:
-    """``word`` as a page says it: "cost" for "value" where costs are minimized."""
-    return WORDS_OF_COSTS[word] if minimize else word
 
 
 # names of attributes in other libraries; the first that an object has is suggested

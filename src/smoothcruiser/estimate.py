@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, overload
 
-from smoothcruiser.displayable import Shown, brief, word_of
+from smoothcruiser.displayable import Shown, brief
+from smoothcruiser.errors import choose_word
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.assumptions import DECLARED, assumptions
 from smoothcruiser.problem.problem import Problem
@@ -384,7 +385,7 @@ def terminal_estimate(
         **estimate_subject(problem, state),
         seed=seed,
         notes=(
-            f"The state is terminal: its {word_of('value', problem.minimizes)} is 0 by "
+            f"The state is terminal: its {choose_word('value', problem.minimizes)} is 0 by "
             "definition.",
         ),
     )
@@ -441,8 +442,8 @@ def unsampled_estimate(
         seed=seed,
         notes=(
             f"{why.rstrip('.')}: nothing was sampled. The interval is what the "
-            f"{word_of('reward', problem.minimizes)}s allow, and the "
-            f"{word_of('value', problem.minimizes)} only its middle, no estimate.",
+            f"{choose_word('reward', problem.minimizes)}s allow, and the "
+            f"{choose_word('value', problem.minimizes)} only its middle, no estimate.",
         ),
     )
 

@@ -110,21 +110,25 @@ def test_costs_are_negated_gains(number):
     facts, mirrored = costs.facts, gains.facts
     assert facts.players == (2,)
     assert facts.mirror_image == mirrored
-    assert facts.value_bounds(2) == tuple(0.0 - x for x in mirrored.value_bounds()[::-1])
+    assert facts.value_bounds(2) == tuple(
+        0.0 - x for x in mirrored.value_bounds()[::-1]
+    )
     solution, mirror_solution = sc.solve(costs), sc.solve(gains)
     assert solution.minimize
     slack = solution.residual_bound + mirror_solution.residual_bound
     assert np.max(np.abs(solution.values + mirror_solution.values)) <= slack
 
     def planned(method, pair=(costs, gains), **more):
-        return [sc.plan(problem, method=method, seed=number, **more) for problem in pair]
+        return [
+            sc.plan(problem, method=method, seed=number, **more) for problem in pair
+        ]
 
     assert_negated(*planned("exact"), slack)
-    assert_negated(*planned("certified", budget=300, delta=0.1))
-    assert_negated(*planned(TREES[number % 5], budget=200, executor="reference"))
+    assert_negated(*planned("certified", budget=200, delta=0.1))
+    assert_negated(*planned(TREES[number % 5], budget=150, executor="reference"))
     policy = [1.0 / costs.num_actions] * costs.num_actions
     if costs.legal is None:
-        uniform = {s: policy for s in range(len(solution.values))}
+        uniform = dict.fromkeys(range(len(solution.values)), policy)
         assert_negated(
             *(sc.evaluate(p, uniform, budget=150, seed=number) for p in (costs, gains))
         )

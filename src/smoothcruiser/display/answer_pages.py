@@ -16,8 +16,7 @@ from smoothcruiser.display.document import (
     Sentence,
     Styled,
 )
-from smoothcruiser.displayable import word_of
-from smoothcruiser.errors import printable, text_of
+from smoothcruiser.errors import choose_word, printable, text_of
 from smoothcruiser.estimate import (
     NOWHERE,
     UNSAMPLED_BOUND,
@@ -128,7 +127,7 @@ def value_rows(
     estimate: Estimate, exact: Estimate | None, digits: int
 ) -> tuple[Labelled, ...]:
     """The value with its interval, and the exact one beside it."""
-    word = word_of("value", estimate.minimize)
+    word = choose_word("value", estimate.minimize)
     field_rows: list[Labelled] = [(word, _value(estimate, digits))]
     if exact is not None:
         field_rows.append(("exact", _verdict(estimate, exact, digits)))
@@ -148,7 +147,7 @@ def _value(estimate: Estimate, digits: int) -> Sentence:
     certificate = estimate.certificate
     if certificate is not None and certificate.confidence >= 1.0:
         if certificate.bound == UNSAMPLED_BOUND:
-            paid = word_of("reward", estimate.minimize)
+            paid = choose_word("reward", estimate.minimize)
             interval_note = f"  in {interval}, which is all that the {paid}s allow"
             return Styled(
                 (value, Phrase(interval_note), Phrase("  not sampled", "dim"))
@@ -216,7 +215,7 @@ def action_block(
         bounded=bool(q_intervals) and estimate.method != "exact",
         compared=exact is not None,
         numbered=estimate.labels is None,
-        word=word_of("value", estimate.minimize),
+        word=choose_word("value", estimate.minimize),
         more=f"… {num_omitted:,} more actions, illegal or less likely"
         if num_omitted
         else "",

@@ -26,7 +26,7 @@ from smoothcruiser.display.document import (
     Verbatim,
     style_sentence,
 )
-from smoothcruiser.displayable import word_of
+from smoothcruiser.errors import choose_word
 from smoothcruiser.operators.check.check_report import OperatorReport
 from smoothcruiser.playing.episodes import Summary
 from smoothcruiser.problem.adapter_protocol import descriptions
@@ -84,7 +84,7 @@ def summary_page(summary: Summary) -> Page:
         f"{summary.problem}: {summary.episodes} episodes, method "
         f"{summary.method}{opponent_text}"
     )
-    word = word_of("return", summary.minimize)
+    word = choose_word("return", summary.minimize)
     field_rows: list[Labelled] = [
         (word, _interval(summary.mean_return, summary.return_interval)),
         (
@@ -231,7 +231,7 @@ def problem_page(problem: Problem) -> Page:
     """The facts that a promise relies on, the initial state, and the declarations."""
     field_rows: list[Labelled] = [
         ("problem", describe_facts(problem.facts)),
-        ("values", _values(problem)),
+        ("V" if problem.minimizes else "values", _values(problem)),
     ]
     if problem.actions is not None:
         num_omitted = len(problem.actions) - MOST_ACTIONS
@@ -280,7 +280,7 @@ def _declaration_texts(problem: Problem) -> list[tuple[int, str]]:
         declarations.append(f"payoffs {problem.payoffs}")
     if problem.total_reward_range is not None:
         lower_bound, upper_bound = problem.total_reward_range
-        paid = word_of("reward", problem.minimizes)
+        paid = choose_word("reward", problem.minimizes)
         declarations.append(f"total {paid}s {lower_bound:g} to {upper_bound:g}")
     if problem.min_probability is not None:
         declarations.append(f"no outcome is rarer than {problem.min_probability:g}")

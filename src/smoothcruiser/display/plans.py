@@ -19,7 +19,8 @@ from smoothcruiser.display.document import (
     style_sentence,
 )
 from smoothcruiser.display.price_text import Price
-from smoothcruiser.displayable import Shown, page_of, word_of
+from smoothcruiser.displayable import Shown, page_of
+from smoothcruiser.errors import choose_word
 from smoothcruiser.methods.base import Prepared
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.run_control.control import Limits
@@ -145,9 +146,9 @@ def request_rows(ready: Prepared) -> tuple[Labelled, ...]:
     if delta is None or calls == 0:  # no chance is in it
         return ()
     costs = query.problem.minimizes
-    promised_values = word_of("the value and every action value", costs)
+    promised_values = choose_word("the value and every action value", costs)
     if promise.target == "value":
-        promised_values = word_of("the value", costs)
+        promised_values = choose_word("the value", costs)
     limit_text = _limit(query.limits)
     if not promise.asked:
         probability_text = f"with probability {1.0 - delta:g}"
@@ -159,7 +160,9 @@ def request_rows(ready: Prepared) -> tuple[Labelled, ...]:
             ),
         )
     if promise.relative is not None:
-        share_text = f"{100.0 * promise.relative:g}% of the {word_of('value', costs)}"
+        share_text = (
+            f"{100.0 * promise.relative:g}% of the {choose_word('value', costs)}"
+        )
         promise_text = (
             f"{promised_values} within {share_text} with probability {1.0 - delta:g}"
         )

@@ -41,8 +41,7 @@ from smoothcruiser.display.document import (
     Verbatim,
     style_sentence,
 )
-from smoothcruiser.displayable import word_of
-from smoothcruiser.errors import InvalidInput, printable
+from smoothcruiser.errors import InvalidInput, choose_word, printable
 from smoothcruiser.estimate import Estimate, Estimates
 from smoothcruiser.exact.solution import Solution
 from smoothcruiser.problem.problem import Problem
@@ -68,7 +67,7 @@ def solution_page(solution: Solution) -> Page:
     field_rows: list[Labelled] = [
         (
             "exact",
-            f"every {word_of('value', solution.minimize)} up to "
+            f"every {choose_word('value', solution.minimize)} up to "
             f"{format_bound(solution.residual_bound)}, proven",
         ),
         (
@@ -83,7 +82,7 @@ def solution_page(solution: Solution) -> Page:
             0,
             (
                 "horizon",
-                f"{word_of('value', solution.minimize)}s with all "
+                f"{choose_word('value', solution.minimize)}s with all "
                 f"{len(solution.stages) - 1} steps",
             ),
         )
@@ -104,7 +103,7 @@ def _states(solution: Solution) -> Grid:
     has_numbered_states = solution.states is None
     columns = (
         Column("state", right=has_numbered_states, fit="cut"),
-        Column(word_of("value", solution.minimize), right=True),
+        Column(choose_word("value", solution.minimize), right=True),
         Column("action", right=True, fit="cut"),
         Column("policy", right=True),
     )
@@ -200,7 +199,7 @@ def answers_grid(answers: Sequence[Estimate], max_rows: int) -> Grid:
     )
     columns = (
         Column("state", right=has_integer_states, fit="cut"),
-        Column(word_of("value", any(x.minimize for x in answers)), right=True),
+        Column(choose_word("value", any(x.minimize for x in answers)), right=True),
         *([Column(USUAL_ERROR, right=True)] if has_usual_errors else []),
         Column("interval", right=True),
         Column("action", right=has_numbered_actions, fit="cut"),
@@ -279,7 +278,7 @@ def table_page(table: Table | KeptTable) -> Page:
     has_integer_states = all(isinstance(row.state, int) for row in listed_rows)
     columns = [Column("state", right=has_integer_states, fit="cut")]
     columns += [Column("steps left", right=True)] if has_horizon else []
-    word = word_of("value", table.minimize)
+    word = choose_word("value", table.minimize)
     number_columns = (word, "interval", "action", "samples")
     columns += [
         Column(name, right=True, fit="cut" if name == "action" else "whole")
@@ -353,7 +352,7 @@ def comparison_page(comparison: Comparison, only: int | None = None) -> Page:
         for row in means
         if row["runs"]
     )
-    titles = {"value": word_of("value", comparison.minimize)}
+    titles = {"value": choose_word("value", comparison.minimize)}
     number_titles = (
         *(titles.get(title, title) for _, title in shown_columns),
         *("calls", "seconds"),
@@ -382,7 +381,7 @@ def comparison_page(comparison: Comparison, only: int | None = None) -> Page:
 
 def _exact_value_text(comparison: Comparison) -> str:
     truth = comparison.truth
-    word = word_of("value", comparison.minimize)
+    word = choose_word("value", comparison.minimize)
     if truth is None:
         return f"no exact {word} is known"
     exact = f"exact {word} {truth.value:.6g} ± {format_bound(truth.bound, 1)}"
@@ -410,7 +409,7 @@ def _notes(comparison: Comparison, means: list[dict[str, Any]]) -> list[Block]:
         )
         notes.insert(
             0,
-            f"Not all estimate V, the {word_of('value', comparison.minimize)} of "
+            f"Not all estimate V, the {choose_word('value', comparison.minimize)} of "
             f"{operator_label}: {other_values}. "
             "Their error has that difference in it; regrets compare.",
         )
@@ -457,7 +456,7 @@ def tree_page(tree: Tree) -> Page:
     root = tree.node(0)
     visits = dict(zip(root.actions, root.edge_visits, strict=True))
     value_text = style_sentence(f"{estimate.value:.3f}", "good")
-    word = word_of("value", tree.problem.minimizes)
+    word = choose_word("value", tree.problem.minimizes)
     head_rows: tuple[Labelled, ...] = ((word, value_text), ("line", _line(tree)))
     # the first note counts simulations and nodes, which are above
     run_rows += [("note", note) for note in estimate.notes[1:]]

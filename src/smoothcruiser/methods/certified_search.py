@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from smoothcruiser.certified.bounds import bound_of, default_bound
 from smoothcruiser.certified.price_forecast import CertifiedForecast, delta_in_order
 from smoothcruiser.certified.query_limits import is_priced
-from smoothcruiser.displayable import word_of
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
     SmoothcruiserError,
     StoreError,
     WorkersLost,
+    choose_word,
 )
 from smoothcruiser.estimate import Estimate, unsampled_estimate
 from smoothcruiser.methods.base import (
@@ -197,7 +197,9 @@ def _forecast_reading(query: Query) -> Forecast:
     """The forecast of a search that reads rows instead of sampling."""
     epsilon = query.promise.epsilon
     accuracy_text = "" if epsilon is None else f" within ±{epsilon:g}"
-    values_text = word_of("the value and every action value", query.problem.minimizes)
+    values_text = choose_word(
+        "the value and every action value", query.problem.minimizes
+    )
     action = _without_row(query)
     if action is not None:
         delta = 0.0 if query.problem.deterministic else query.promise.failure()

@@ -22,8 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from smoothcruiser.displayable import word_of
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, choose_word
 from smoothcruiser.estimate import (
     Certificate,
     Estimate,
@@ -553,7 +552,7 @@ def certify_policy(
         f"{error_text}, in [{policy_lower:.6g}, {policy_upper:.6g}] with probability "
         f"{certificate.confidence:g}: V(state) {claim_text}. The "
         f"{other_end} end is only what the "
-        f"{word_of('reward', tree.problem.minimizes)}s allow."
+        f"{choose_word('reward', tree.problem.minimizes)}s allow."
     )
     value = min(max(answer.value, interval[0]), interval[1])
     standard_error = None  # of the tree's own number none is known

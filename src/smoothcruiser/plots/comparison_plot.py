@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.comparison import Comparison, summaries
-from smoothcruiser.displayable import word_of
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, choose_word
 from smoothcruiser.plots.style import (
     CYCLE,
     DASHES,
@@ -57,7 +56,7 @@ def draw(comparison: Comparison, ax: Axes | None, of: str) -> Axes:
             truth.value,
             color=GREY,
             linestyle=":",
-            label=f"exact {word_of('value', comparison.minimize)}",
+            label=f"exact {choose_word('value', comparison.minimize)}",
         )
     ax.set_xscale("log")
     if of != "value":

@@ -64,7 +64,7 @@ _ELSEWHERE = {
     "num_actions": "n_actions nactions num_action action_count a n_a k action_space",
     "oracle": "step simulator transition dynamics model env step_fn transition_fn",
     "P": "transitions transition transition_matrix transition_probabilities t p",
-    "R": "rewards reward reward_matrix r q",
+    "R": "rewards reward reward_matrix r q c costs cost_matrix",
     "reward_range": (
         "rewards reward_bounds reward_bound r_range rmax r_max cost_range cost_bounds "
         "costs_range"
@@ -190,6 +190,8 @@ def suggest_keyword(name: str, options: tuple[str, ...]) -> str:
     synonyms = SYNONYMS.get(name.lower().strip("_"), ())
     known_synonyms = [word for word in synonyms if word in options]
     close_matches = difflib.get_close_matches(name, options, 1)
+    if "minimize" in (name, *synonyms) and "player" in options:
+        return "player= says who minimizes; with one player it is an MDP."
     if known_synonyms:
         return f"{name}= is called {known_synonyms[0]}= here{REMARKS.get(name, '')}."
     if "temperature" in (name, *synonyms):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from smoothcruiser.displayable import word_of
+from smoothcruiser.errors import choose_word
 from smoothcruiser.problem.facts import AT_THE_END, Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import Answer
@@ -49,7 +49,10 @@ def assumptions(
     """
     facts = problem.facts
     range_low, range_high = facts.reward_range
-    paid, worth = word_of("reward", facts.minimize), word_of("value", facts.minimize)
+    paid, worth = (
+        choose_word("reward", facts.minimize),
+        choose_word("value", facts.minimize),
+    )
     sentences = [
         law,
         f"every {paid} lies in [{range_low:g}, {range_high:g}] (checked on every "

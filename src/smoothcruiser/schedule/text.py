@@ -30,7 +30,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from smoothcruiser.displayable import word_of
+from smoothcruiser.errors import choose_word
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.level_moments import LevelMoments, level_moments
 from smoothcruiser.schedule.number_text import compact, percent, short
@@ -297,14 +297,16 @@ def _share_text(facts: Facts, epsilon: float) -> str:
     value_span = facts.value_span()
     if not value_span > 0.0:
         return ""
-    word = word_of("value", facts.minimize)
-    return f" ({100.0 * epsilon / value_span:.3g}% of the {word} span {value_span:.4g})"
+    word = choose_word("value", facts.minimize)
+    return (
+        f" ({100.0 * epsilon / value_span:.3g}% of the {word} span {value_span:.4g})"
+    )
 
 
 def describe_promise(schedule: Schedule) -> str:
     """The promise in one sentence."""
     facts, epsilon = schedule.facts, schedule.epsilon
-    quantity = word_of(
+    quantity = choose_word(
         "the value"
         if schedule.root.target == "value"
         else "the value and every action value",

@@ -21,7 +21,7 @@ from typing import Any, TypedDict, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, choose_word
 from smoothcruiser.jit.forms import KernelFamily
 from smoothcruiser.jit.primitives import tabular_step
 from smoothcruiser.operators import Max, Operator
@@ -38,6 +38,7 @@ from smoothcruiser.problem.model.array_input import (
     as_mask,
     entry_rewards,
     find_illegal,
+    mark_illegal_costs,
     normalize_rows,
     players_of,
     read_discrete_dp,
@@ -287,7 +288,8 @@ def tabular(
             above -inf.
         initial_state: where plans start by default; 0.
         alternating: whether turns alternate strictly; the default is False.
-        minimize: whether R are costs, as in ``MDP``; the default is False.
+        minimize: whether R are costs, as in ``MDP``; inf marks an illegal action then.
+            The default is False.
         reward_range: (low, high), which holds every reward. The default is (0,
             1) if that does, and otherwise the smallest and the largest reward.
         horizon: steps until the end; None, the default, for no limit.
@@ -333,6 +335,8 @@ def tabular(
         _check_given(P, R, discount, operator)
         if isinstance(operator, str):
             operator = read_operator(operator)
+        if more.get("minimize"):
+            R = mark_illegal_costs(R)
     initial_state, alternating = more.get("initial_state", 0), more.get("alternating")
     row_start, next_state, prob, num_states, num_actions = rows_of(P, R)
     dead = as_mask(terminal, (num_states,), "terminal", default=False)
@@ -349,7 +353,8 @@ def tabular(
     if not np.all(np.isfinite(reward[used_entries])):
         raise InvalidInput(
             "R must be finite, but holds NaN or infinity; every reward needs a number, "
-            "and -inf in R of shape (S, A) marks an illegal action."
+            f"and {'inf' if more.get('minimize') else '-inf'} in R of shape (S, A) marks "
+            "an illegal action."
         )
     if not np.all(dead | allowed.any(axis=1)):
         lost_state = int(np.flatnonzero(~(dead | allowed.any(axis=1)))[0])
@@ -360,7 +365,8 @@ def tabular(
     movers = players_of(players, num_states)
     tables = Tables(row_start, next_state, prob, reward, movers, dead, allowed)
     tables.check_state(initial_state)
-    reward_range = _reward_range(more.get("reward_range"), reward[used_entries])
+    paid = choose_word("reward", bool(more.get("minimize"))) + "s"
+    reward_range = _reward_range(more.get("reward_range"), reward[used_entries], paid)
     payoffs = more.get("payoffs", EVERY_STEP)
     if payoffs == AT_THE_END:
         check_payoffs(tables, used_entries)
@@ -448,7 +454,9 @@ def _check_given(P: Any, R: Any, discount: Any, operator: Any) -> None:
         )
 
 
-def _reward_range(bounds: Any, reward: Floats) -> tuple[float, float]:
+def _reward_range(
+    bounds: Any, reward: Floats, paid: str = "rewards"
+) -> tuple[float, float]:
     """(low, high): as declared, (0, 1) where that holds them, or as they are."""
     if bounds is None:
         reward_low = float(np.min(reward, initial=0.0))
@@ -461,7 +469,7 @@ def _reward_range(bounds: Any, reward: Floats) -> tuple[float, float]:
         bounds[0] <= float(reward.min()) and float(reward.max()) <= bounds[1]
     ):
         raise InvalidInput(
-            f"reward_range {bounds!r} does not hold the rewards, which go from "
+            f"reward_range {bounds!r} does not hold the {paid}, which go from "
             f"{reward.min():.6g} to {reward.max():.6g}; widen or drop it."
         )
     declared_range: tuple[float, float] = bounds
