@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.schedule.relaxation import value_band
 
 PROBLEMS = 60
 ROUNDED = 1e-7  # of the sums of a schedule
@@ -154,3 +155,20 @@ def test_sampled_costs_are_negated_gains(number):
     assert_negated(
         *(sc.evaluate(p, lambda state: 0, budget=150, seed=3) for p in pair)
     )
+
+
+def test_schedules_of_costs_are_mirrored():
+    """Equal levels; constants are negated, shifts have the sign of the player already."""
+    costs, gains = (
+        sc.explain(problem, epsilon="12%", delta=0.1, method="smoothcruiser")
+        for problem in pair_of(6)
+    )
+    assert costs.num_calls == gains.num_calls
+    for level, mirrored in zip(costs.levels, gains.levels, strict=True):
+        assert (level.kind, level.samples) == (mirrored.kind, mirrored.samples)
+        assert level.shift == pytest.approx(mirrored.shift, abs=1e-12)
+        assert level.constant == pytest.approx(0.0 - mirrored.constant, abs=1e-12)
+    assert {level.kind.name for level in costs.levels} >= {"PLUGIN", "CONSTANT"}
+    assert costs.centers == pytest.approx([0.0 - x for x in gains.centers])
+    bands = [value_band(x.facts, player) for x, player in ((costs, 2), (gains, 1))]
+    assert bands[0] == tuple(0.0 - x for x in bands[1][::-1])
