@@ -45,11 +45,12 @@ class Subject(TypedDict):
 
 def estimate_subject(problem: Problem, state: Any) -> Subject:
     """The subject of every Estimate at ``state``, names of actions included."""
+    names, costs = problem.labels(state), problem.minimizes
     return {
         "problem": problem.name,
         "state": state,
-        "labels": problem.labels(state),
-        "minimize": problem.minimizes,
+        "labels": names,
+        "minimize": costs,
     }
 
 
@@ -362,6 +363,7 @@ def terminal_estimate(
     problem: Problem, state: Any, method: str, seed: int | None = None
 ) -> Estimate:
     """A terminal state is worth 0, exactly."""
+    worth = choose_word("value", problem.minimizes)
     certificate = Certificate(
         kind="exact",
         interval=(0.0, 0.0),
@@ -384,10 +386,7 @@ def terminal_estimate(
         compile_seconds=0.0,
         **estimate_subject(problem, state),
         seed=seed,
-        notes=(
-            f"The state is terminal: its {choose_word('value', problem.minimizes)} is 0 by "
-            "definition.",
-        ),
+        notes=(f"The state is terminal: its {worth} is 0 by definition.",),
     )
 
 
@@ -400,10 +399,8 @@ def unsampled_estimate(
     """
     mover, actions = problem.mover(state), problem.legal_actions(state)
     operator = problem.operator
-    interval, q_bounds = (
-        problem.facts.value_bounds(mover),
-        problem.facts.q_bounds(mover),
-    )
+    interval = problem.facts.value_bounds(mover)
+    q_bounds = problem.facts.q_bounds(mover)
     middle_values = [0.5 * (q_bounds[0] + q_bounds[1])] * len(actions)
     weights = operator.weights(problem.num_actions)
     gradient = operator.gradient(

@@ -8,12 +8,14 @@ to the last bit.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.schedule.relaxation import value_band
+from smoothcruiser.theory.least_price import least_price
 
 PROBLEMS = 60
 ROUNDED = 1e-7  # of the sums of a schedule
@@ -171,4 +173,13 @@ def test_schedules_of_costs_are_mirrored():
     assert {level.kind.name for level in costs.levels} >= {"PLUGIN", "CONSTANT"}
     assert costs.centers == pytest.approx([0.0 - x for x in gains.centers])
     bands = [value_band(x.facts, player) for x, player in ((costs, 2), (gains, 1))]
+    declared = [
+        replace(facts, total_range=total_range)
+        for facts, total_range in (
+            (costs.facts, (-3.0, 0.0)),
+            (gains.facts, (0.0, 3.0)),
+        )
+    ]
+    prices = [least_price(facts, 0.1, 0.1, "q_values") for facts in declared]
+    assert prices[0] == prices[1] != least_price(costs.facts, 1e9, 0.1)
     assert bands[0] == tuple(0.0 - x for x in bands[1][::-1])
