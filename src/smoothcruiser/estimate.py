@@ -45,13 +45,10 @@ class Subject(TypedDict):
 
 def estimate_subject(problem: Problem, state: Any) -> Subject:
     """The subject of every Estimate at ``state``, names of actions included."""
-    names, costs = problem.labels(state), problem.minimizes
-    return {
-        "problem": problem.name,
-        "state": state,
-        "labels": names,
-        "minimize": costs,
-    }
+    name, labels = problem.name, problem.labels(state)
+    return Subject(
+        problem=name, state=state, labels=labels, minimize=problem.minimizes
+    )
 
 
 @dataclass(frozen=True)
@@ -406,12 +403,9 @@ def unsampled_estimate(
     gradient = operator.gradient(
         middle_values, player=mover, weights=[weights[a] for a in actions]
     )
+    q_boxes = [q_bounds] * len(actions)
     spread = Spread.over(
-        problem.num_actions,
-        actions,
-        middle_values,
-        [q_bounds] * len(actions),
-        gradient,
+        problem.num_actions, actions, middle_values, q_boxes, gradient
     )
     certificate = Certificate(
         kind="exact",
