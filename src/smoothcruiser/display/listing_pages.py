@@ -35,7 +35,7 @@ from smoothcruiser.problem.facts import EVERY_STEP
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import ZOO
 from smoothcruiser.schedule.number_text import compact, count_noun
-from smoothcruiser.schedule.text import describe_facts
+from smoothcruiser.schedule.text import describe_problem
 
 MARKS = {"wrong": "WRONG"}
 
@@ -221,7 +221,7 @@ def request_page(command: str, problem: Problem, state: Any, *more: str) -> Page
         f"state {state_text(state)}",
         *more,
     )
-    return Page(title, (Fields((("problem", describe_facts(problem.facts)),)),))
+    return Page(title, (Fields((("problem", describe_problem(problem)),)),))
 
 
 # --- a problem as an object ---------------------------------------------------
@@ -230,7 +230,7 @@ def request_page(command: str, problem: Problem, state: Any, *more: str) -> Page
 def problem_page(problem: Problem) -> Page:
     """The facts that a promise relies on, the initial state, and the declarations."""
     field_rows: list[Labelled] = [
-        ("problem", describe_facts(problem.facts)),
+        ("problem", describe_problem(problem)),
         ("V" if problem.minimizes else "values", _values(problem)),
     ]
     if problem.actions is not None:
@@ -253,6 +253,8 @@ def problem_page(problem: Problem) -> Page:
 
 def _values(problem: Problem) -> str:
     """The range that holds every value before anything is sampled."""
+    if None in problem.reward_range:
+        return "no bounds are known before sampling"
     lowest_value, highest_value = problem.facts.value_hull()
     if not (math.isfinite(lowest_value) and math.isfinite(highest_value)):
         return "no bounds are known before sampling"

@@ -27,7 +27,7 @@ file leaves out other methods' prices and seconds (``display``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import choose_word
@@ -40,6 +40,7 @@ from smoothcruiser.schedule.verify.sharp import root_promise
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.facts import Facts
+    from smoothcruiser.problem.problem import Problem
     from smoothcruiser.schedule.schedule import Level, Schedule
 
 # A terminal page. Longer tables are reduced to the lines that cost most; to_dict()
@@ -285,6 +286,20 @@ def describe_facts(facts: Facts) -> str:
     if facts.horizon is not None:
         phrases.append(f"horizon {facts.horizon}")
     return ", ".join(phrases)
+
+
+def describe_problem(problem: Problem) -> str:
+    """The facts that a plan relies on, in one line; rewards may have no range."""
+    if None not in problem.reward_range:
+        return describe_facts(problem.facts)
+    ends = ["no end" if end is None else f"{end:g}" for end in problem.reward_range]
+    p, bound = problem.reward_moment or (0.0, 0.0)
+    text = describe_facts(
+        replace(problem, reward_range=(0.0, 0.0), reward_moment=None).facts
+    )
+    word = choose_word("reward", problem.minimizes)
+    moment_text = f"mean of |{word}|**{p:g} at most {bound:g}"
+    return text.replace("s 0 to 0", f"s {ends[0]} to {ends[1]} ({moment_text})", 1)
 
 
 def describe_half_width(what: str, facts: Facts, epsilon: float, delta: float) -> str:
