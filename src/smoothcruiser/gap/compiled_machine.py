@@ -260,9 +260,7 @@ class CompiledMachine:
     def _in_time(self, call: Any) -> int:
         if self.deadline == math.inf:
             return int(call())
-        seconds_left = min(
-            self.deadline - time.perf_counter(), threading.TIMEOUT_MAX
-        )
+        seconds_left = min(self.deadline - time.perf_counter(), threading.TIMEOUT_MAX)
         if seconds_left <= 0.0:
             return kernel.CUT
         timer = threading.Timer(seconds_left, self._interrupt)
@@ -283,9 +281,7 @@ class CompiledMachine:
         if status in (path_kernel.BAD_VALUE, path_kernel.BAD_STATE):
             if status == path_kernel.BAD_VALUE:
                 is_alive = memory.batch.flags == path_kernel.ALIVE
-                bad_rows = np.flatnonzero(
-                    is_alive & ~np.isfinite(memory.batch.values)
-                )
+                bad_rows = np.flatnonzero(is_alive & ~np.isfinite(memory.batch.values))
                 row = next((int(r) for r in bad_rows if r >= row), row)
                 number = float(memory.batch.values[row])
             next_state = self.load_state(memory.batch.states, row)

@@ -468,9 +468,7 @@ def absorb_nodes(
                 if not SAME(state, state):
                     meta[FAULT_ROW] = noise_row
                     return BAD_STATE
-                enter_node(
-                    graph.slots, graph.serials, serial, -1 - child, node_number
-                )
+                enter_node(graph.slots, graph.serials, serial, -1 - child, node_number)
                 child = node_number
                 STORE(states, child, state)
                 scores[child], offsets[child] = -math.inf, -math.inf
@@ -713,9 +711,7 @@ def respond_greedily(
     num_legal = list_legal(setting, graph, paper, node)
     for j in range(num_legal):
         paper.y[j] = sign * shares[at + paper.ids[j]]
-    GRADIENT(
-        world.code, paper.y[:num_legal], paper.w[:num_legal], world.t, paper.p
-    )
+    GRADIENT(world.code, paper.y[:num_legal], paper.w[:num_legal], world.t, paper.p)
     for a in range(K):
         shares[at + a] = 0.0
     for j in range(num_legal):

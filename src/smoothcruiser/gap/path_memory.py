@@ -25,7 +25,9 @@ def longest_path(rule: GapRule) -> int:
     """The most steps that a path can have (``evaluation.path_rules.path_length``)."""
     if rule.fixed or rule.discount == 0.0:
         return rule.head + 1
-    return rule.head + 3 + math.floor(-LUCK_BITS * math.log(2) / math.log(rule.discount))
+    return (
+        rule.head + 3 + math.floor(-LUCK_BITS * math.log(2) / math.log(rule.discount))
+    )
 
 
 def batch_rows(rule: GapRule, num_actions: int, chunk: int) -> int:
