@@ -38,6 +38,7 @@ def test_laws_are_mirrored():
     assert stream.integers(-2, 2**40) + mirror.integers(-2, 2**40) > -4
 
 
+@pytest.mark.compiles
 def test_it_begins_anew_under_a_generator_of_numpy_too():
     stream, _ = pair()
     first = stream.random()
