@@ -109,6 +109,7 @@ E_NEW_LOW, E_NEW_HIGH = 6, 7  # of W, since ``note_values``
 EXTREMES = 8
 # results of a walk
 WALK_LOW, WALK_HIGH, WALK_STEPS = 0, 1, 2
+NO_WALK = -2  # in the place of a walk's first action
 # how a policy is known
 NO_POLICY, TABLE_POLICY, GREEDY_POLICY = 0, 1, 2
 
@@ -1001,6 +1002,7 @@ def begin_path(
 ) -> int:  # fmt: skip
     """The status after the root is node 0 of a path."""
     meta, extremes = paper.meta, paper.extremes
+    begin_walk(path, NO_WALK)
     for k in range(NOISE_COUNT, META):
         meta[k] = 0
     for k in (E_SCORE_HIGH, E_WALK_HIGH, E_W_HIGH, E_NEW_HIGH):
