@@ -20,7 +20,7 @@ from smoothcruiser.engines.compiled.kernel import allocate
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.errors import OracleError, SmoothcruiserError
 from smoothcruiser.gap import path_kernel
-from smoothcruiser.gap.path_kernel import World
+from smoothcruiser.gap.path_kernel import PathWorld
 from smoothcruiser.gap.path_machines import (
     Floats,
     PathCritic,
@@ -86,7 +86,7 @@ class CompiledMachine:
             self.notes = (KEY_IN_PYTHON,)
         is_tabular = problem.tables is not None
         reserve = compile_function(allocate) if is_tabular else self.machine.allocate
-        self.world = World(
+        self.world = PathWorld(
             operator.code,
             operator.strength,
             task.policy_kind,
@@ -231,11 +231,24 @@ class CompiledMachine:
         memory = self.memory
         return int(
             self.kernel(
-                self.setting, rule, self.world, self.data, self.critic_data,
-                self.policy, times, memory.graph, memory.batch, memory.paper, self.root,
-                first, most_calls, samples, self.rng, self.stop.ctypes.data,
+                self.setting,
+                rule,
+                self.world,
+                self.data,
+                self.critic_data,
+                self.policy,
+                times,
+                memory.graph,
+                memory.batch,
+                memory.paper,
+                self.root,
+                first,
+                most_calls,
+                samples,
+                self.rng,
+                self.stop.ctypes.data,
             )
-        )  # fmt: skip
+        )
 
     def run_block(self, *block: Any) -> int:
         """The status of the kernel, until a stop or the deadline.

@@ -116,7 +116,7 @@ NO_POLICY, TABLE_POLICY, GREEDY_POLICY = 0, 1, 2
 NOISE, INNER, LOTS, LOOKAHEAD, COIN = (int(role) for role in Role)
 
 
-class Graph(NamedTuple):
+class PathGraph(NamedTuple):
     """The nodes of a path; action a of node i is at i K + a of the arrays by action."""
 
     states: Any
@@ -134,7 +134,7 @@ class Graph(NamedTuple):
     serials: Ints  # the layers that wrote these slots
 
 
-class Batch(NamedTuple):
+class StepBatch(NamedTuple):
     """Results of steps, one row each."""
 
     rewards: Floats
@@ -143,7 +143,7 @@ class Batch(NamedTuple):
     states: Any
 
 
-class Paper(NamedTuple):
+class PathNotes(NamedTuple):
     """Tables of words, numbers that outlive a call, and vectors with K elements."""
 
     words: Any  # (1 + m, 5) the noise of a time and its inner samples
@@ -164,7 +164,7 @@ class Paper(NamedTuple):
     walk: Floats  # results of a walk
 
 
-class World(NamedTuple):
+class PathWorld(NamedTuple):
     """The constants of all paths of a machine."""
 
     code: int  # the operator
@@ -225,7 +225,7 @@ def write_position(
 
 
 def write_words(
-    rule: GapRule, paper: Paper, path: int, time: int, looks: bool
+    rule: GapRule, paper: PathNotes, path: int, time: int, looks: bool
 ) -> None:  # fmt: skip
     """Write the words of the noise and of the inner samples of a time.
 
@@ -253,7 +253,7 @@ def write_words(
 
 def expand_nodes(
     setting: Setting, data: Any, states: Any, first: int, last: int, words: Any,
-    begin: int, end: int, batch: Batch, rng: Any, meta: Ints, fault: Floats, stop: Any,
+    begin: int, end: int, batch: StepBatch, rng: Any, meta: Ints, fault: Floats, stop: Any,
 ) -> int:  # fmt: skip
     """The status after all legal actions of nodes, under the streams begin .. end - 1.
 
@@ -298,7 +298,7 @@ def expand_nodes(
     return DONE
 
 
-def fill_values(critic: Any, steps_left: int, batch: Batch, count: int) -> int:
+def fill_values(critic: Any, steps_left: int, batch: StepBatch, count: int) -> int:
     """The status after W of the next states in the first rows is in ``values``."""
     flags, values, states = batch.flags, batch.values, batch.states
     for row in range(count):
@@ -309,7 +309,7 @@ def fill_values(critic: Any, steps_left: int, batch: Batch, count: int) -> int:
 
 def follow_noise(
     setting: Setting, data: Any, states: Any, node: int, action: int, words: Any,
-    batch: Batch, rng: Any, meta: Ints, fault: Floats,
+    batch: StepBatch, rng: Any, meta: Ints, fault: Floats,
 ) -> int:  # fmt: skip
     """The status after one step under the noise, which fills row 0 of the batch."""
     start_stream(rng, words, 0)
@@ -349,7 +349,7 @@ def clip_value(times: Any, time: int, value: float) -> float:
 
 
 def mean_of_rows(
-    discount: float, low: float, high: float, batch: Batch, begin: int, end: int,
+    discount: float, low: float, high: float, batch: StepBatch, begin: int, end: int,
     is_worth: bool, extremes: Floats,
 ) -> float:  # fmt: skip
     """Qhat over some rows; NaN where W is not finite."""
@@ -407,8 +407,8 @@ def enter_node(slots: Ints, serials: Ints, serial: int, slot: int, node: int) ->
 
 
 def absorb_nodes(
-    setting: Setting, rule: GapRule, times: Any, graph: Graph, batch: Batch,
-    paper: Paper, first: int, last: int, time: int, follows: int, is_worth: bool,
+    setting: Setting, rule: GapRule, times: Any, graph: PathGraph, batch: StepBatch,
+    paper: PathNotes, first: int, last: int, time: int, follows: int, is_worth: bool,
     weight: float, num_slots: int,
 ) -> int:  # fmt: skip
     """The status after the rows of nodes became Qhat, edges, children and scores.
@@ -493,7 +493,7 @@ def absorb_nodes(
 
 
 def average_nodes(
-    setting: Setting, rule: GapRule, times: Any, batch: Batch, paper: Paper,
+    setting: Setting, rule: GapRule, times: Any, batch: StepBatch, paper: PathNotes,
     first: int, last: int, time: int, count: int, is_worth: bool, out: Floats,
 ) -> int:  # fmt: skip
     """The status after the means of ``count`` rows per action are in ``out``."""
@@ -525,7 +525,7 @@ def what_follows(rule: GapRule, time: int, length: int) -> int:
     return A_BOUND if rule.fixed and not rule.ends_at_horizon else NOTHING
 
 
-def steps_after(world: World, time: int) -> int:
+def steps_after(world: PathWorld, time: int) -> int:
     """The steps that are left after the step at a time; -1 without a horizon."""
     return -1 if world.steps_left < 0 else world.steps_left - time - 1
 
@@ -536,8 +536,8 @@ def has_worth(rule: GapRule, time: int) -> bool:
 
 
 def grow_layers(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any,
-    policy: Any, times: Any, graph: Graph, batch: Batch, paper: Paper, path: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any,
+    policy: Any, times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int,
     most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status after all layers of a path; GROW: call again with larger arrays."""
@@ -627,7 +627,7 @@ def grow_layers(
     return DONE
 
 
-def note_values(paper: Paper, row: int) -> None:
+def note_values(paper: PathNotes, row: int) -> None:
     """Count the values of W that were new among those of a time and of the path."""
     extremes, spans = paper.extremes, paper.spans
     low, high = extremes[E_NEW_LOW], extremes[E_NEW_HIGH]
@@ -643,8 +643,8 @@ def note_values(paper: Paper, row: int) -> None:
 
 
 def assign_fixed(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any, policy: Any,
-    times: Any, graph: Graph, batch: Batch, paper: Paper, path: int, first: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, first: int,
     last: int, time: int, is_worth: bool, most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status after movers and the policies of the other player are written."""
@@ -672,7 +672,7 @@ def mover_sign(setting: Setting, data: Any, states: Any, node: int) -> float:
 # --- policies -----------------------------------------------------------------------
 
 
-def list_legal(setting: Setting, graph: Graph, paper: Paper, node: int) -> int:
+def list_legal(setting: Setting, graph: PathGraph, paper: PathNotes, node: int) -> int:
     """The number of legal actions of a node with Qhat: their numbers and weights."""
     K, num_legal = setting.num_actions, 0
     for a in range(K):
@@ -684,8 +684,8 @@ def list_legal(setting: Setting, graph: Graph, paper: Paper, node: int) -> int:
 
 
 def assign_policy(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any, policy: Any,
-    times: Any, graph: Graph, batch: Batch, paper: Paper, path: int, node: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, node: int,
     time: int, sign: float, is_worth: bool, most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status after the policy at a node is in ``shares``."""
@@ -711,7 +711,12 @@ def read_table(
 
 
 def respond_greedily(
-    setting: Setting, world: World, graph: Graph, paper: Paper, node: int, sign: float
+    setting: Setting,
+    world: PathWorld,
+    graph: PathGraph,
+    paper: PathNotes,
+    node: int,
+    sign: float,
 ) -> None:
     """Turn action values at a node in ``shares`` into grad F of them."""
     K, at, shares = setting.num_actions, node * setting.num_actions, graph.shares
@@ -726,8 +731,8 @@ def respond_greedily(
 
 
 def look_ahead(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any, times: Any,
-    graph: Graph, batch: Batch, paper: Paper, path: int, node: int, time: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, times: Any,
+    graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, node: int, time: int,
     is_worth: bool, most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status after the lookahead's means at a node are in ``shares``."""
@@ -756,7 +761,12 @@ def look_ahead(
 
 
 def weigh_policy(
-    setting: Setting, world: World, graph: Graph, paper: Paper, node: int, sign: float
+    setting: Setting,
+    world: PathWorld,
+    graph: PathGraph,
+    paper: PathNotes,
+    node: int,
+    sign: float,
 ) -> float:
     """The mean of Qhat under the policy at a node, with its regularizer."""
     at, num_legal = node * setting.num_actions, list_legal(setting, graph, paper, node)
@@ -770,7 +780,7 @@ def weigh_policy(
 
 
 def choose_action(
-    setting: Setting, graph: Graph, paper: Paper, path: int, node: int, time: int,
+    setting: Setting, graph: PathGraph, paper: PathNotes, path: int, node: int, time: int,
     rng: Any,
 ) -> int:  # fmt: skip
     """An action by the policy at a node."""
@@ -786,8 +796,8 @@ def choose_action(
 
 
 def fold_layers(
-    setting: Setting, rule: GapRule, world: World, times: Any, graph: Graph,
-    paper: Paper, num_layers: int, samples: Any, row: int,
+    setting: Setting, rule: GapRule, world: PathWorld, times: Any, graph: PathGraph,
+    paper: PathNotes, num_layers: int, samples: Any, row: int,
 ) -> None:  # fmt: skip
     """Write U of all nodes, and the root's x_a into a row of samples."""
     K = setting.num_actions
@@ -846,8 +856,8 @@ def fold_layers(
 
 
 def play_walk(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any, policy: Any,
-    times: Any, graph: Graph, batch: Batch, paper: Paper, path: int, first_action: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, first_action: int,
     most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status after a walk of the policy, whose sums are in ``paper.walk``.
@@ -997,8 +1007,8 @@ def note_action(action: int) -> None:
 
 
 def begin_path(
-    setting: Setting, rule: GapRule, world: World, critic: Any, times: Any,
-    graph: Graph, batch: Batch, paper: Paper, root: Any, path: int, rng: Any,
+    setting: Setting, rule: GapRule, world: PathWorld, critic: Any, times: Any,
+    graph: PathGraph, batch: StepBatch, paper: PathNotes, root: Any, path: int, rng: Any,
 ) -> int:  # fmt: skip
     """The status after the root is node 0 of a path."""
     meta, extremes = paper.meta, paper.extremes
@@ -1034,14 +1044,14 @@ def begin_path(
     return DONE
 
 
-def place_root(batch: Batch, root: Any) -> None:
+def place_root(batch: StepBatch, root: Any) -> None:
     """Write the root's state into the first row of a batch."""
     STORE(batch.states, 0, root)
 
 
 def play_walks(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any, policy: Any,
-    times: Any, graph: Graph, batch: Batch, paper: Paper, path: int, most_calls: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, most_calls: int,
     rng: Any, stop: Any, samples: Any, row: int,
 ) -> int:  # fmt: skip
     """The status after the walks of a path are in a row of samples."""
@@ -1081,8 +1091,8 @@ def play_walks(
 
 
 def play_paths(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any, policy: Any,
-    times: Any, graph: Graph, batch: Batch, paper: Paper, root: Any, first_path: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, root: Any, first_path: int,
     most_calls: int, samples: Any, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status at the end; ``meta[ROW_NUMBER]`` is the number of paths finished.
@@ -1128,7 +1138,7 @@ def play_paths(
     return DONE
 
 
-def write_counts(graph: Graph, paper: Paper, samples: Any, row: int) -> None:
+def write_counts(graph: PathGraph, paper: PathNotes, samples: Any, row: int) -> None:
     """Write the counts and extremes of a path into a row of samples."""
     meta, extremes = paper.meta, paper.extremes
     samples[row, NOISE_CALLS] = meta[NOISE_COUNT]
