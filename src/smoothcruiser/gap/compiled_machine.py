@@ -341,6 +341,9 @@ class MixedMachine(CompiledMachine):
         if self.has_python_critic:
             leaves["fill_values"] = self._fill
         leaves["flag_at"] = lambda stop: self._is_late()
+        leaves["start_stream"] = lambda stream, words, row: stream.restart(
+            words[row].tolist()
+        )
         leaves["borrow_array"] = lambda array: array
         if self.task.start_walk is not None:
             walks = PythonWalks(self.task)
