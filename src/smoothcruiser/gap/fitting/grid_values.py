@@ -39,14 +39,16 @@ from smoothcruiser.gap.fitting.state_fields import (
 )
 from smoothcruiser.problem.model.array_input import CompressedRows
 from smoothcruiser.problem.model.tabular import tabular
-from smoothcruiser.problem.problem import Problem
 
 MOST_AXES = 3  # continuous fields of a grid
 # points of an axis to choose from, by the number of axes
 POINTS = {0: (1,), 1: (33, 21, 15, 11, 7, 5), 2: (15, 11, 7, 5), 3: (9, 7, 5, 4)}
 MOST_NODES = 30_000  # that the solver goes through in a second or two per 100 sweeps
 SCOUTS = 4  # samples per pair that look for further combinations
-SAMPLES, FEWEST_SAMPLES = 400, 24  # per pair: as many as are paid for, and as are worth it
+SAMPLES, FEWEST_SAMPLES = (
+    400,
+    24,
+)  # per pair: as many as are paid for, and as are worth it
 COARSE_SAMPLES = 48  # per pair, before an axis gets more points
 BLOCK = 2_000_000  # samples that are held at once
 ACCURACY = 1e-6  # of the solution, as a share of the span of values
@@ -297,7 +299,9 @@ def solve_grid(sampler: StepSampler, grid: Grid, num_samples: int) -> Floats:
     indices = np.concatenate([part.indices for part in parts] + [end_rows])
     shares = np.concatenate([part.shares for part in parts] + [np.ones(K)])
     rewards = np.concatenate([part.rewards for part in parts] + [np.zeros(K)])
-    legal = np.concatenate([part.legal for part in parts] + [np.ones((1, K), np.bool_)])
+    legal = np.concatenate(
+        [part.legal for part in parts] + [np.ones((1, K), np.bool_)]
+    )
     terminal = np.concatenate([part.is_terminal for part in parts] + [[True]])
     players = np.concatenate([part.players for part in parts] + [[1]])
     shape = ((num_nodes + 1) * K, num_nodes + 1)
@@ -341,7 +345,10 @@ def mean_rows(grid: Grid, samples: PairSamples, first: int) -> MeanRows:
     row_numbers = np.repeat(pair[alive], nodes.shape[1])
     ended = pair[~alive]  # pairs that nobody can take lead to the end, too
     keys = np.concatenate(
-        [row_numbers * num_columns + nodes.ravel(), ended * num_columns + num_columns - 1]
+        [
+            row_numbers * num_columns + nodes.ravel(),
+            ended * num_columns + num_columns - 1,
+        ]
     )
     masses = np.concatenate([weights.ravel(), np.ones(len(ended))]) / n
     unique_keys, inverse = np.unique(keys[masses > 0.0], return_inverse=True)
@@ -349,7 +356,7 @@ def mean_rows(grid: Grid, samples: PairSamples, first: int) -> MeanRows:
     return MeanRows(
         np.bincount(unique_keys // num_columns, minlength=num_block * K),
         unique_keys % num_columns,
-        shares,
+        shares.astype(np.float64),
         samples.rewards.mean(axis=2).ravel(),
         samples.legal,
         samples.is_terminal,
