@@ -34,7 +34,16 @@ import smoothcruiser as sc
 CALLS, LEARNED, DELTA, SEEDS = 150_000, 0.3, 0.1, (1, 2, 3, 4, 5)
 MOST_RATIO = 1.2  # times the prototype's half-width
 Rows = list[tuple[float, float, int]]  # probability, reward, next state
-MAP = "SFFFFFFF FFFFFFFF FFFHFFFF FFFFFHFF FFFHFFFF FHHFFFHF FHFFHFHF FFFHFFFG".split()
+MAP = [
+    "SFFFFFFF",
+    "FFFFFFFF",
+    "FFFHFFFF",
+    "FFFFFHFF",
+    "FFFHFFFF",
+    "FHHFFFHF",
+    "FHFFHFHF",
+    "FFFHFFFG",
+]
 
 
 def inventory() -> tuple[Callable[[int, int], Rows], dict[str, Any]]:
