@@ -43,6 +43,7 @@ class Key(IntEnum):
     TREE = 9
     ROLLOUTS = 10
     COINS = 11
+    FITTING = 13
     WORLD = 101
     OTHER_PLAYER = 102
     PLANS = 103
