@@ -61,7 +61,9 @@ class TooManyNodes(InvalidInput):
 class GridCritic(Critic):
     """Fitted values on a grid."""
 
-    def __init__(self, grid: Grid, stages: Floats, every: int, basis: Basis) -> None:
+    def __init__(
+        self, grid: ValueGrid, stages: Floats, every: int, basis: Basis
+    ) -> None:
         self.grid, self.uses_steps = grid, len(stages) > 1
         self.slots = make_combination_slots(grid.combinations)
         coefficients = np.array([basis.fit(grid.rows, stage) for stage in stages])
@@ -114,7 +116,7 @@ def make_combination_slots(combinations: Ints) -> Ints:
     return slots
 
 
-class Grid(NamedTuple):
+class ValueGrid(NamedTuple):
     """The nodes: combinations (C, D) times the points of the axes."""
 
     form: StateForm
@@ -130,7 +132,7 @@ class Grid(NamedTuple):
 
     @property
     def inverse_steps(self) -> Floats:
-        """Grid steps per unit of each axis; 0 where an axis has one point or no length."""
+        """ValueGrid steps per unit of each axis; 0 where an axis has one point or no length."""
         lengths = self.highs - self.lows
         is_flat = (lengths <= 0.0) | (self.sizes < 2)
         steps: Floats = (self.sizes - 1) / np.where(is_flat, 1.0, lengths)
@@ -225,7 +227,7 @@ def fit_grid(
     return critic
 
 
-def first_grid(sampler: StepSampler, form: StateForm, rows: Floats) -> Grid:
+def first_grid(sampler: StepSampler, form: StateForm, rows: Floats) -> ValueGrid:
     """The combinations that rollouts met, with as many grid points as calls pay for."""
     num_axes = len(form.continuous)
     if num_axes > MOST_AXES:
@@ -246,7 +248,7 @@ def first_grid(sampler: StepSampler, form: StateForm, rows: Floats) -> Grid:
             break
     else:
         raise TooManyNodes("The states that rollouts met are too many for a table.")
-    return Grid(
+    return ValueGrid(
         form,
         combinations,
         axes.min(axis=0) if num_axes else np.zeros(0),
@@ -255,7 +257,7 @@ def first_grid(sampler: StepSampler, form: StateForm, rows: Floats) -> Grid:
     )
 
 
-def close_combinations(sampler: StepSampler, grid: Grid) -> Grid:
+def close_combinations(sampler: StepSampler, grid: ValueGrid) -> ValueGrid:
     """The grid with the combinations that its samples lead to, and theirs."""
     K, place = sampler.problem.num_actions, 0
     most_nodes = MOST_NODES
@@ -285,7 +287,7 @@ def close_combinations(sampler: StepSampler, grid: Grid) -> Grid:
     return grid
 
 
-def solve_grid(sampler: StepSampler, grid: Grid, num_samples: int) -> Floats:
+def solve_grid(sampler: StepSampler, grid: ValueGrid, num_samples: int) -> Floats:
     """(T, N): the values of all nodes, by steps left; without a horizon one row."""
     problem, states = sampler.problem, grid.states()
     K, num_nodes = problem.num_actions, len(states)
@@ -335,7 +337,7 @@ class MeanRows(NamedTuple):
     players: Ints
 
 
-def mean_rows(grid: Grid, samples: PairSamples, first: int) -> MeanRows:
+def mean_rows(grid: ValueGrid, samples: PairSamples, first: int) -> MeanRows:
     """The interpolated transitions of a block of nodes; the last column is the end."""
     num_block, K, n = samples.rewards.shape
     num_columns = len(grid.combinations) * grid.num_points + 1
