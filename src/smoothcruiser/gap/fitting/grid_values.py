@@ -132,7 +132,7 @@ class ValueGrid(NamedTuple):
 
     @property
     def inverse_steps(self) -> Floats:
-        """ValueGrid steps per unit of each axis; 0 where an axis has one point or no length."""
+        """Grid steps per unit of each axis; 0 where an axis has one point or no length."""
         lengths = self.highs - self.lows
         is_flat = (lengths <= 0.0) | (self.sizes < 2)
         steps: Floats = (self.sizes - 1) / np.where(is_flat, 1.0, lengths)

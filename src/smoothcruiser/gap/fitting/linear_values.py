@@ -288,13 +288,13 @@ def iterate_values(
     """(T, F): the coefficients by steps left; without a horizon one row."""
     live = ~samples.is_terminal
     rewards = samples.rewards.mean(axis=2)[live]
-    following = problem.discount * following[live]
+    discounted = problem.discount * following[live]
     solver = np.linalg.pinv(features[live], rcond=RIDGE)
     legal, players = samples.legal[live], samples.players[live]
 
     def back_up(coefficients: Floats) -> Floats:
         """The coefficients with one step more."""
-        q_values = rewards + following @ coefficients
+        q_values = rewards + discounted @ coefficients
         values = apply_operator(problem, q_values, legal, players)
         next_coefficients: Floats = solver @ np.clip(values, bounds[0], bounds[1])
         return next_coefficients
