@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.engines.pools.threads import Threads
+from smoothcruiser.gap.path_machines import PathMachine
 from smoothcruiser.gap.path_rules import GapRule
-from smoothcruiser.gap.path_samples import PathPlayer, play_tables
+from smoothcruiser.gap.path_samples import play_tables
 from smoothcruiser.run_control.stop_requests import StopRequest
 
 Floats = NDArray[np.float64]
@@ -46,14 +47,12 @@ class Chunk(NamedTuple):
 class PathCrew:
     """Machines that play the paths of a block."""
 
-    def __init__(self, machine: PathPlayer, workers: int, hold: StopRequest) -> None:
+    def __init__(self, machine: PathMachine, workers: int, hold: StopRequest) -> None:
         self.hold, self.name = hold, machine.name
-        # threads help machine code alone
-        is_compiled = machine.name == "compiled"
-        num_twins = workers - 1 if is_compiled else 0
+        num_twins = workers - 1 if runs_in_machine_code(machine) else 0
         self.machines = [machine, *(machine.twin() for _ in range(num_twins))]
         self.calls_before = sum(twin.calls for twin in self.machines[1:])
-        self.idle: SimpleQueue[PathPlayer] = SimpleQueue()
+        self.idle: SimpleQueue[PathMachine] = SimpleQueue()
         for player in self.machines:
             self.idle.put(player)
         self.threads: Threads | None = None
@@ -182,7 +181,9 @@ class PathCrew:
 
     def _interrupt(self) -> None:
         for player in self.machines:
-            player.interrupt()
+            flag: Any = getattr(player, "stop", None)  # machine code reads it
+            if flag is not None:
+                flag[0] = 1
 
     def close(self) -> None:
         """End the threads; the first machine is its owner's."""
@@ -192,7 +193,16 @@ class PathCrew:
             player.close()
 
 
-def _play_chunk(idle: SimpleQueue[PathPlayer], chunk: Chunk) -> list[Floats]:
+def runs_in_machine_code(machine: PathMachine) -> bool:
+    """Whether threads help: no part of a path needs Python's lock."""
+    if machine.name != "compiled":
+        return False
+    from smoothcruiser.gap.compiled_machine import MixedMachine
+
+    return not isinstance(machine, MixedMachine)
+
+
+def _play_chunk(idle: SimpleQueue[PathMachine], chunk: Chunk) -> list[Floats]:
     """The tables of a chunk, by whichever machine is idle."""
     player = idle.get()
     try:

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.gap.mixture_bounds import EDGE_WEIGHT, pole_weights
+from smoothcruiser.gap.path_machines import PathMachine
 from smoothcruiser.gap.path_rules import (
     CLIP_HIGH,
     CLIP_LOW,
@@ -46,7 +47,6 @@ from smoothcruiser.gap.path_rules import (
     GapRule,
 )
 from smoothcruiser.gap.path_samples import (
-    PathPlayer,
     PathSamples,
     PathRequest,
     play_tables,
@@ -231,7 +231,7 @@ def _path_forms(task: PathRequest) -> list[GapRule]:
 class Pilot:
     """The pilot of one run, and those of its refits."""
 
-    def __init__(self, machine: PathPlayer, task: PathRequest) -> None:
+    def __init__(self, machine: PathMachine, task: PathRequest) -> None:
         self.machine, self.task = machine, task
         self.num_paths = 0  # pilot paths so far: refits take fresh ones
         self.calls = 0

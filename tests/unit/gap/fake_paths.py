@@ -88,8 +88,5 @@ class FakeMachine:
     def replace_critic(self, critic):
         self.critics.append(critic)
 
-    def interrupt(self):
-        pass
-
     def close(self):
         pass
