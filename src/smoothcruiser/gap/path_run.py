@@ -35,11 +35,7 @@ from smoothcruiser.engines.inspection import (
 from smoothcruiser.estimate import Interval
 from smoothcruiser.gap.path_crew import PathCrew
 from smoothcruiser.gap.path_machines import PathMachine
-from smoothcruiser.gap.path_samples import (
-    CALL_COLUMNS,
-    PathRequest,
-    read_samples,
-)
+from smoothcruiser.gap.path_samples import CALL_COLUMNS, PathRequest, read_samples
 from smoothcruiser.gap.path_summary import (
     PathRefit,
     PathStatements,
@@ -212,7 +208,8 @@ class GapRun:
 
     def _play_block(self, crew: PathCrew) -> bool:
         """Play one block and bring the limits up to date; whether the run is over."""
-        assert self.plan is not None and self.statements is not None
+        assert self.plan is not None
+        assert self.statements is not None
         self._refit(crew)
         calls_left = self.most_calls - self.calls
         if calls_left <= 0:
@@ -247,7 +244,8 @@ class GapRun:
 
     def _commit(self, tables: list[Floats]) -> None:
         """Take the paths of a block in, in the order of their numbers."""
-        assert self.plan is not None and self.statements is not None
+        assert self.plan is not None
+        assert self.statements is not None
         problem, plan = self.task.problem, self.plan
         losses = np.zeros(len(tables[0]))
         for rule, ranges, table in zip(plan.rules, plan.passes, tables, strict=True):
@@ -263,8 +261,9 @@ class GapRun:
 
     def _refit(self, crew: PathCrew) -> None:
         """Ask for a new W where it is time, and begin an era with its ranges."""
-        assert self.plan is not None and self.statements is not None
-        due = FIRST_REFIT * REFIT_RATIO ** self.num_refits
+        assert self.plan is not None
+        assert self.statements is not None
+        due = FIRST_REFIT * REFIT_RATIO**self.num_refits
         if self.refit is None or self.count < due:
             return
         self.num_refits += 1
@@ -338,7 +337,7 @@ class GapRun:
         stop = None if self.is_reached else self._stop_reason()
         forecast = forecast_from_facts(task) if plan is None else plan.forecast
         num_paths = self.count
-        common = {
+        common: dict[str, Any] = {
             "num_paths": num_paths,
             "cut_paths": self.num_cut,
             "nodes_per_path": self.num_nodes / max(1, num_paths),

@@ -47,8 +47,8 @@ from smoothcruiser.gap.path_rules import (
     GapRule,
 )
 from smoothcruiser.gap.path_samples import (
-    PathSamples,
     PathRequest,
+    PathSamples,
     play_tables,
     read_samples,
 )
@@ -321,9 +321,7 @@ class Pilot:
         )
         if len(tables[0]) < PILOT_PATHS:
             return None
-        return summarize(
-            read_samples(task, tables), tables, self.machine.value_spans
-        )
+        return summarize(read_samples(task, tables), tables, self.machine.value_spans)
 
 
 def narrow_spans(spans: Floats, tables: list[Floats]) -> Floats:
@@ -338,9 +336,7 @@ def narrow_spans(spans: Floats, tables: list[Floats]) -> Floats:
     )
 
 
-def summarize(
-    samples: PathSamples, tables: list[Floats], spans: Floats
-) -> PilotStats:
+def summarize(samples: PathSamples, tables: list[Floats], spans: Floats) -> PilotStats:
     """The numbers of pilot paths that choices depend on."""
     walk_scores = tables[0][:, [WALK_SCORE_HIGH, WALK_SCORE_LOW]]
     walk_scores = walk_scores[np.isfinite(walk_scores)]  # no score in a single layer

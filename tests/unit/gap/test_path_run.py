@@ -3,10 +3,12 @@
 ``GapRun`` and its crew are imported themselves: the laws here are no problems.
 """
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+from fake_paths import FakeCritic, FakeMachine
 
 import smoothcruiser as sc
 from smoothcruiser.errors import OracleError
@@ -16,8 +18,6 @@ from smoothcruiser.gap.path_samples import PathRequest
 from smoothcruiser.progress import Phases
 from smoothcruiser.query import Promise
 from smoothcruiser.run_control.control import Control, Limits, StopReason
-
-from fake_paths import FakeCritic, FakeMachine
 
 
 def coin(rng):
@@ -79,7 +79,8 @@ def threads(monkeypatch):
 def test_a_run_ends_at_its_accuracy_and_its_limits_hold_the_mean():
     summary = run_on(FakeMachine(coin, loss=0.01), epsilon=0.06)
     low, high = summary.interval
-    assert summary.stop is None and (high - low) / 2 <= 0.06
+    assert summary.stop is None
+    assert (high - low) / 2 <= 0.06
     assert low < 0.5 < high
     samples = law_of(FakeMachine(coin), summary.num_paths)
     assert summary.value == pytest.approx(np.mean(samples) - 0.005)
@@ -101,7 +102,8 @@ def test_calls_never_exceed_the_budget_and_are_all_counted(budget):
     assert summary.num_calls == inspected + machine.calls
     assert summary.stop is StopReason.BUDGET
     if summary.num_paths == 0:
-        assert summary.interval == (-0.5, 1.0) and summary.regret == 1.5
+        assert summary.interval == (-0.5, 1.0)
+        assert summary.regret == 1.5
     if budget == 5000:
         # what is left is less than a path of average cost, or the last path was dropped
         assert summary.num_calls > 0.9 * budget
@@ -146,7 +148,8 @@ def test_a_stop_by_hand_and_a_callback_end_a_run_with_an_answer():
     run = GapRun(request, FakeMachine(law), Phases(None), control)
     summary = run.run_paths()
     assert summary.stop is StopReason.HAND
-    assert summary.num_paths > 0 and summary.interval[0] < 0.5 < summary.interval[1]
+    assert summary.num_paths > 0
+    assert summary.interval[0] < 0.5 < summary.interval[1]
 
     phases_seen = []
 
@@ -170,17 +173,19 @@ def test_a_refit_replaces_w_and_its_ranges_between_blocks():
 
     machine = FakeMachine(coin)
     summary = run_on(machine, calls=30_000, refit=refit)
-    assert fits[0] >= 256 and fits[1] >= 1024
+    assert fits[0] >= 256
+    assert fits[1] >= 1024
     assert [r.path for r in summary.refits] == [fits[0]]
     assert summary.refits[0].root_value == 0.25
-    assert summary.calls["fit"] == 11 and len(machine.critics) == 1
+    assert summary.calls["fit"] == 11
+    assert len(machine.critics) == 1
     # pilot paths of the refit are fresh, and no path that counts is played twice
     pilots = [first for first, _, is_pilot in machine.asked if is_pilot]
     assert pilots[-1] > max(pilots[:-1])
     played = [
         (first, count) for first, count, is_pilot in machine.asked if not is_pilot
     ]
-    assert all(a[0] + a[1] == b[0] for a, b in zip(played, played[1:], strict=False))
+    assert all(a[0] + a[1] == b[0] for a, b in itertools.pairwise(played))
     assert summary.interval[0] < 0.5 < summary.interval[1]
 
 
@@ -195,7 +200,8 @@ def test_without_a_policy_all_of_delta_is_the_interval_s():
     without = run_on(FakeMachine(coin), calls=20_000, has_policy=False)
     widths = [high - low for low, high in (with_policy.interval, without.interval)]
     assert widths[1] < widths[0]
-    assert math.isnan(without.regret) and math.isnan(without.policy_interval[0])
+    assert math.isnan(without.regret)
+    assert math.isnan(without.policy_interval[0])
 
 
 def test_actions_have_limits_and_paired_differences():
