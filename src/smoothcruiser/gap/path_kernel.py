@@ -123,7 +123,8 @@ class Graph(NamedTuple):
     edges: Floats  # by action: W of the next state under the noise
     q: Floats  # by action: Qhat; NaN where not legal
     shares: Floats  # by action: the policy, where it was needed
-    scores: Floats
+    scores: Floats  # the largest over the ways to a node
+    offsets: Floats  # the largest score less D W of the state that came that way
     values: Floats  # U
     w: Floats  # W of the node
     signs: Floats  # of the mover, in games
@@ -170,6 +171,7 @@ class World(NamedTuple):
     policy: int  # how the policy is known
     chunk: int  # nodes of a batch at most
     steps_left: int  # at the root; -1 without a horizon
+    by_key: bool  # a node may stand for several states of equal value
 
 
 def table_value(table: Any, steps_left: int, state: int) -> Any:
@@ -185,7 +187,9 @@ STEP, LEGAL, TERMINAL, PLAYER, ROW = (
     table_row,
 )
 VALUE, GRADIENT, OMEGA = builtin_value, builtin_gradient, builtin_omega
-LOAD, STORE, HASH, SAME = load, store, state_hash, same
+LOAD, STORE = load, store
+HASH, SAME = state_hash, same  # of keys, where nodes are told apart by them
+EQUAL = same
 CRITIC = table_value
 
 U27, U30, U31, U29, U32 = (np.uint64(k) for k in (27, 30, 31, 29, 32))
@@ -261,7 +265,7 @@ def expand_nodes(
         num_legal = 0
         for a in range(setting.num_actions):
             if setting.varies and not LEGAL(data, state, a):
-                for j in range(begin, end):
+                for _ in range(begin, end):
                     flags[row] = ILLEGAL
                     row += 1
                 continue
@@ -327,6 +331,11 @@ def follow_noise(
 def move_state(target: Any, to: int, source: Any, row: int) -> None:
     """Copy a state."""
     STORE(target, to, LOAD(source, row))
+
+
+def is_same(states: Any, node: int, others: Any, row: int) -> bool:
+    """Whether two states are the same."""
+    return EQUAL(LOAD(states, node), LOAD(others, row))  # type: ignore[no-any-return]
 
 
 # --- layers -----------------------------------------------------------------------
@@ -405,10 +414,11 @@ def absorb_nodes(
     low, high = times[next_time, CLIP_LOW], times[next_time, CLIP_HIGH]
     states, meta, extremes = graph.states, paper.meta, paper.extremes
     children, edges, q = graph.children, graph.edges, graph.q
-    scores, w = graph.scores, graph.w
+    scores, offsets, w = graph.scores, graph.offsets, graph.w
     sign = 1.0 if rule.relaxed == 1 else -1.0
     num_noise = 0 if follows == NOTHING else 1
     serial, layer = meta[SERIAL], graph.layers[time + 1]
+    next_weight = weight * rule.discount if time < rule.head else weight
     row = 0
     for node in range(first, last):
         for a in range(K):
@@ -463,13 +473,17 @@ def absorb_nodes(
                 )
                 child = node_number
                 STORE(states, child, state)
-                scores[child] = -math.inf
+                scores[child], offsets[child] = -math.inf, -math.inf
                 w[child] = value
                 meta[COUNT] = child + 1
             children[at] = child
-            score = scores[node] + weight * sign * (mean - w[node])
+            score = offsets[node] + weight * sign * mean
             if score > scores[child]:
                 scores[child] = score
+            # W of the state that came, not of the one that stands for it
+            offset = score - next_weight * sign * value
+            if offset > offsets[child]:
+                offsets[child] = offset
     return DONE
 
 
@@ -523,7 +537,7 @@ def grow_layers(
 ) -> int:  # fmt: skip
     """The status after all layers of a path; GROW: call again with larger arrays."""
     K, meta, layers = setting.num_actions, paper.meta, graph.layers
-    length, sign = meta[LENGTH], 1.0 if rule.relaxed == 1 else -1.0
+    length = meta[LENGTH]
     capacity = len(graph.scores) - 1  # the last one is the walk's
     time = meta[TIME]
     while time < length and layers[time] < layers[time + 1]:
@@ -921,9 +935,9 @@ def play_walk(
             worth = graph.edges[node * K + action]
         if child == NONE:
             break
-        if child >= 0:
+        if child >= 0 and not world.by_key:
             node = child
-        elif node == spare or follows == A_LAYER:
+        elif child >= 0 or node == spare or follows == A_LAYER:
             if meta[CALLS] >= most_calls or flag_at(stop) != 0:
                 return CUT
             if meta[WORDS_TIME] != time - 1:
@@ -947,8 +961,10 @@ def play_walk(
             worth = clip_value(times, next_row, value)
             paper.extremes[E_NEW_LOW] = min(paper.extremes[E_NEW_LOW], value)
             paper.extremes[E_NEW_HIGH] = max(paper.extremes[E_NEW_HIGH], value)
-            move_state(graph.states, spare, batch.states, 0)
-            node = spare
+            if child < 0 or not is_same(graph.states, child, batch.states, 0):
+                move_state(graph.states, spare, batch.states, 0)
+                child = spare
+            node = child
         note_values(paper, next_row)
         if time <= rule.head:
             weight *= rule.discount
@@ -1007,7 +1023,8 @@ def begin_path(
     paper.weight[0] = 1.0
     move_state(graph.states, 0, batch.states, 0)
     graph.w[0] = clip_value(times, 0, value)
-    graph.scores[0] = 0.0
+    sign = 1.0 if rule.relaxed == 1 else -1.0
+    graph.scores[0], graph.offsets[0] = 0.0, -sign * graph.w[0]
     graph.layers[0], graph.layers[1] = 0, 1
     meta[COUNT], meta[TIME], meta[NODE], meta[WORDS_TIME] = 1, 0, 0, -1
     return DONE

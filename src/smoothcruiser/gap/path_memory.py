@@ -64,7 +64,7 @@ class PathArrays:
             self.allocate(nodes),
             self.integers(pairs),
             *(self.numbers(pairs) for _ in range(3)),
-            *(self.numbers(nodes) for _ in range(4)),
+            *(self.numbers(nodes) for _ in range(5)),
             layers=self.integers(2),
             slots=self.integers(64),
             serials=self.integers(64),
@@ -151,7 +151,7 @@ class PathArrays:
             return
         nodes = 2 * len(graph.scores)
         by_action = ("children", "edges", "q", "shares")
-        by_node = ("scores", "values", "w", "signs")
+        by_node = ("scores", "offsets", "values", "w", "signs")
         arrays = {n: self.extend(getattr(graph, n), nodes * K) for n in by_action}
         arrays |= {n: self.extend(getattr(graph, n), nodes) for n in by_node}
         arrays["states"] = self.extend_states(graph.states, nodes)

@@ -66,7 +66,12 @@ class PlainMachine:
             task.policy.tolist() if isinstance(task.policy, np.ndarray) else []
         )
         self.world = World(
-            operator.code, operator.strength, task.policy_kind, 1, task.steps_left
+            operator.code,
+            operator.strength,
+            task.policy_kind,
+            1,
+            task.steps_left,
+            self.problem.key is not None,
         )
         self.memory = PathLists(K, list(operator.weights(K)), lambda n: [None] * n)
         self.rng = MirroredStream((1, 2, 3, 4))
@@ -184,6 +189,7 @@ class PlainMachine:
             "LOAD": operators.getitem,
             "STORE": operators.setitem,
             "SAME": lambda x, y: True,  # told apart by keys
+            "EQUAL": lambda x, y: state_key(x) == state_key(y),
             "STEP": self._step,
             "LEGAL": self._is_legal,
             "TERMINAL": lambda data, state: self.stepped.is_terminal(state),
@@ -246,7 +252,7 @@ class PlainMachine:
         if serial != self.serial:
             self.nodes.clear()
             self.serial = serial
-        self.key = state_key(state)
+        self.key = self.problem.key_of(state)
         node = self.nodes.get(self.key)
         if node is None:
             self._check_state(state)
