@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         calibrate,
         evaluate,
         explain,
+        gap,
         plan,
         plan_many,
         prepare,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     )
     from smoothcruiser.estimate import Certificate, Estimate, Estimates
     from smoothcruiser.exact.solution import Solution
+    from smoothcruiser.gap.gap_result import Gap
     from smoothcruiser.methods.auto import Auto
     from smoothcruiser.methods.base import Prepared
     from smoothcruiser.methods.certified_search import CertifiedSearch
@@ -115,6 +117,7 @@ __all__ = [
     "Estimates",
     "Exact",
     "Game",
+    "Gap",
     "Gumbel",
     "InvalidInput",
     "Kind",
@@ -148,6 +151,7 @@ __all__ = [
     "compare",
     "evaluate",
     "explain",
+    "gap",
     "make",
     "plan",
     "plan_many",
@@ -170,6 +174,7 @@ _HOMES = {
         "calibrate",
         "evaluate",
         "explain",
+        "gap",
         "plan",
         "plan_many",
         "prepare",
@@ -192,6 +197,7 @@ _HOMES = {
     ),
     "estimate": ("Certificate", "Estimate", "Estimates"),
     "exact.solution": ("Solution",),
+    "gap.gap_result": ("Gap",),
     "methods.auto": ("Auto",),
     "methods.base": ("Prepared",),
     "methods.certified_search": ("CertifiedSearch",),
