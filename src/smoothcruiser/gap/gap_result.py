@@ -35,6 +35,9 @@ FIXED_VALUE = (
 )
 
 
+ROUNDED_SHARE = 1e-8  # of |V|: a smaller regret is that of rounding
+
+
 @dataclass(frozen=True)
 class Refit:
     """A refit of the fitted value between two blocks of paths."""
@@ -178,6 +181,8 @@ class Gap(Shown, Data, Framed):
             return f"nothing is known of the distance of {subject} from optimal"
         regret_text = format_bound(self.regret)
         share = self.relative_regret
+        if share < ROUNDED_SHARE:
+            return f"{subject} is optimal {holds}, up to {regret_text}"
         if not share < 10.0:
             return f"{subject} is within {regret_text} of optimal {holds}"
         return (

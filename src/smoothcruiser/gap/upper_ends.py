@@ -21,6 +21,7 @@ This file leaves out which of these is chosen (``gap_request``).
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,22 +94,15 @@ def exact_gap(request: GapRequest, reason: str) -> Gap:
     model = known_model(rooted)
     solution = solve(rooted)
     solved = SolvedModel(rooted, model, solution, solution.index(state))
-    tables = [
-        _policy_rows(solved, policy, player)
-        for player, policy in ((1, request.policies[0]), (2, request.policies[1]))
-    ]
-    fixed = [_solve_fixed(solved, tables, players) for players in ((2,), (1,), (1, 2))]
+    policy, replies = _solve_replies(solved, request)
     estimate = exact_estimate(rooted, solution, state)
     assert estimate.interval is not None and estimate.certificate is not None
-    replies = [solved.interval(part) for part in fixed]
     is_game = problem.is_game
-    interval = (replies[1][0], replies[0][1]) if is_game else estimate.interval
-    policy_interval = replies[2]
-    regret = (
-        max(0.0, replies[0][1] - replies[1][0])
-        if is_game
-        else max(0.0, estimate.interval[1] - policy_interval[0])
-    )
+    ends = [solved.interval(reply) for reply in replies]
+    interval = (ends[1][0], ends[0][1]) if is_game else estimate.interval
+    policy_interval = ends[2]
+    far_end = interval[0] if is_game else policy_interval[0]
+    regret = max(0.0, interval[1] - far_end)
     certificate = GapCertificate(
         kind="gap",
         interval=interval,
@@ -125,20 +119,19 @@ def exact_gap(request: GapRequest, reason: str) -> Gap:
         ),
         seed=query.seed,
     )
-    mover = problem.mover(state)
-    shares = tables[mover - 1][solved.row]
     elapsed = time.perf_counter() - start_time
-    compile_seconds = sum(part.compile_seconds for part in (solution, *fixed))
+    solutions = {id(part): part for part in (solution, *replies)}
+    compile_seconds = sum(part.compile_seconds for part in solutions.values())
     return Gap(
         value=estimate.value,
         interval=interval,
-        policy_value=float(fixed[2].values[solved.row]),
+        policy_value=float(replies[2].values[solved.row]),
         policy_interval=policy_interval,
         regret=regret,
         standard_error=0.0,
         q_values=estimate.q_values,
         q_intervals=estimate.certificate.q_intervals,
-        policy=tuple(float(share) for share in shares),
+        policy=policy,
         best_actions=certificate.best_actions or (),
         num_calls=0,
         calls={},
@@ -156,12 +149,35 @@ def exact_gap(request: GapRequest, reason: str) -> Gap:
     )
 
 
+def _solve_replies(
+    solved: SolvedModel, request: GapRequest
+) -> tuple[tuple[float, ...], list[Solution]]:
+    """The policy at the state, and the solutions with player 2, 1 and both fixed."""
+    solution = solved.solution
+    if not request.has_own_policy:
+        own_row = solution.policy[solved.row]
+        return tuple(float(share) for share in own_row), [solution] * 3
+    tables = [
+        _policy_rows(solved, policy, player)
+        for player, policy in ((1, request.policies[0]), (2, request.policies[1]))
+    ]
+    replies = [
+        _solve_fixed(solved, tables, players) for players in ((2,), (1,), (1, 2))
+    ]
+    mover = int(solved.model.tables.player[solved.row])
+    own_row = tables[mover - 1][solved.row]
+    return tuple(float(share) for share in own_row), replies
+
+
 def _policy_rows(solved: SolvedModel, policy: Any, player: int) -> Floats:
     """The policy (S, A) in every row of the model; None is the optimal one."""
     tables = solved.model.tables
     live = tables.legal & ~tables.terminal[:, None]
     if policy is None:
-        if solved.solution.stages is not None:
+        is_needed = solved.solution.stages is not None and (
+            tables.player[live.any(axis=1)] == player
+        )
+        if np.any(is_needed):
             raise InvalidInput(
                 "With a horizon the optimal policy depends on the steps left, and "
                 "upper='exact' takes one function of the state; give policy=."
@@ -271,13 +287,7 @@ def certified_gap(request: GapRequest, reason: str) -> Gap:
             "upper='certified' bounds V of a game and not the best replies to two "
             "policies; take upper='paths', or method='certified' for V alone."
         )
-    search_estimate = _search_upper_end(request)
-    policy = request.policies[0]
-    if policy is None:
-        raise InvalidInput(
-            "upper='certified' needs policy=, the policy in question; plan with "
-            "method='certified' bounds V alone."
-        )
+    search_estimate, policy = _search_upper_end(request)
     policy_estimate = _evaluate_policy(request, policy, search_estimate)
     assert search_estimate.interval is not None
     assert search_estimate.certificate is not None
@@ -334,7 +344,7 @@ def certified_gap(request: GapRequest, reason: str) -> Gap:
         standard_error=search_estimate.standard_error,
         q_values=search_estimate.q_values,
         q_intervals=q_intervals,
-        policy=(),
+        policy=tuple(read_policy(query.problem, policy).shares(query.place, None)),
         best_actions=search_estimate.certificate.best_actions or (),
         num_calls=sum(calls.values()),
         calls=calls,
@@ -356,8 +366,13 @@ def certified_gap(request: GapRequest, reason: str) -> Gap:
     )
 
 
-def _search_upper_end(request: GapRequest) -> Estimate:
-    """The Estimate of certified search with its share of delta and of the limits."""
+def _search_upper_end(request: GapRequest) -> tuple[Estimate, Any]:
+    """The Estimate of certified search, and the policy in question.
+
+    The search has its share of delta and of the limits. Where no policy was given it
+    is that of the states that the search has met, and random elsewhere.
+    """
+    policy = request.policies[0]
     query = request.query
     limits, promise = query.limits, query.promise
     budget = limits.calls
@@ -370,7 +385,7 @@ def _search_upper_end(request: GapRequest) -> Estimate:
         workers=query.compute.workers,
     )
     try:
-        return search.query(
+        estimate = search.query(
             query.place,
             epsilon=promise.epsilon if promise.relative is None else None,
             relative=promise.relative,
@@ -379,8 +394,31 @@ def _search_upper_end(request: GapRequest) -> Estimate:
             progress=skip_last_report(query.progress),
             target="value",
         )
+        return estimate, _found_policy(search) if policy is None else policy
     finally:
         search.close()
+
+
+def _found_policy(search: Certified) -> Callable[[Any], Any]:
+    """The policy of the states that a search has met; random elsewhere."""
+    problem = search.problem
+    if problem.horizon is not None:
+        raise InvalidInput(
+            "With a horizon the policy of certified search depends on the steps left; "
+            "give policy=, a function of the state."
+        )
+    policies = {problem.key_of(row.state): row.policy for row in search.table()}
+
+    def follow_search(state: Any) -> Any:
+        policy = policies.get(problem.key_of(state))
+        if policy is not None:
+            return policy
+        legal_actions = problem.legal_actions(state)
+        share = 1.0 / len(legal_actions)
+        actions = range(problem.num_actions)
+        return [share if a in legal_actions else 0.0 for a in actions]
+
+    return follow_search
 
 
 def _evaluate_policy(request: GapRequest, policy: Any, search: Estimate) -> Estimate:
