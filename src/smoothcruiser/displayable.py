@@ -33,7 +33,6 @@ BUILDERS = {
     "Forecast": "smoothcruiser.display.plans:forecast_page",
     "Gap": "smoothcruiser.display.gap_pages:gap_page",
     "GapCertificate": "smoothcruiser.display.gap_pages:certificate_page",
-    "GapForecast": "smoothcruiser.display.plans:forecast_page",
     "KeptTable": "smoothcruiser.display.result_pages:table_page",
     "OperatorReport": "smoothcruiser.display.listing_pages:operator_page",
     "Prepared": "smoothcruiser.display.plans:prepared_page",

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.state_table import Table
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import (
     Estimate,
@@ -287,8 +288,10 @@ def certified_gap(request: GapRequest, reason: str) -> Gap:
             "upper='certified' bounds V of a game and not the best replies to two "
             "policies; take upper='paths', or method='certified' for V alone."
         )
-    search_estimate, policy = _search_upper_end(request)
-    policy_estimate = _evaluate_policy(request, policy, search_estimate)
+    search_estimate, table = _search_upper_end(request)
+    policy = request.policies[0]
+    policy = _found_policy(query.problem, table) if policy is None else policy
+    policy_estimate = _evaluate_policy(request, policy, search_estimate, table)
     assert search_estimate.interval is not None
     assert search_estimate.certificate is not None
     assert policy_estimate.interval is not None
@@ -366,13 +369,11 @@ def certified_gap(request: GapRequest, reason: str) -> Gap:
     )
 
 
-def _search_upper_end(request: GapRequest) -> tuple[Estimate, Any]:
-    """The Estimate of certified search, and the policy in question.
+def _search_upper_end(request: GapRequest) -> tuple[Estimate, Table]:
+    """The Estimate of certified search, with the states that it has met.
 
-    The search has its share of delta and of the limits. Where no policy was given it
-    is that of the states that the search has met, and random elsewhere.
+    The search has its share of delta and of the limits.
     """
-    policy = request.policies[0]
     query = request.query
     limits, promise = query.limits, query.promise
     budget = limits.calls
@@ -394,20 +395,19 @@ def _search_upper_end(request: GapRequest) -> tuple[Estimate, Any]:
             progress=skip_last_report(query.progress),
             target="value",
         )
-        return estimate, _found_policy(search) if policy is None else policy
+        return estimate, search.table()
     finally:
         search.close()
 
 
-def _found_policy(search: Certified) -> Callable[[Any], Any]:
+def _found_policy(problem: Problem, table: Table) -> Callable[[Any], Any]:
     """The policy of the states that a search has met; random elsewhere."""
-    problem = search.problem
     if problem.horizon is not None:
         raise InvalidInput(
             "With a horizon the policy of certified search depends on the steps left; "
             "give policy=, a function of the state."
         )
-    policies = {problem.key_of(row.state): row.policy for row in search.table()}
+    policies = {problem.key_of(row.state): row.policy for row in table}
 
     def follow_search(state: Any) -> Any:
         policy = policies.get(problem.key_of(state))
@@ -421,8 +421,13 @@ def _found_policy(search: Certified) -> Callable[[Any], Any]:
     return follow_search
 
 
-def _evaluate_policy(request: GapRequest, policy: Any, search: Estimate) -> Estimate:
-    """The policy's value by fresh rollouts, with what the search has left."""
+def _evaluate_policy(
+    request: GapRequest, policy: Any, search: Estimate, table: Table
+) -> Estimate:
+    """The policy's value by fresh rollouts, with what the search has left.
+
+    The values that the search has found are their control variate.
+    """
     query = request.query
     limits, promise = query.limits, query.promise
     budget = limits.calls
@@ -446,4 +451,5 @@ def _evaluate_policy(request: GapRequest, policy: Any, search: Estimate) -> Esti
             ledger=CallLedger(),
         ),
         policy,
+        table if query.problem.horizon is None else None,
     )
