@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from smoothcruiser.methods.base import Prepared
     from smoothcruiser.methods.certified_search import CertifiedSearch
     from smoothcruiser.methods.exact_method import Exact
+    from smoothcruiser.methods.gap_method import GapMethod
     from smoothcruiser.methods.scheduled import (
         Paper,
         SmoothCruiser,
@@ -118,6 +119,7 @@ __all__ = [
     "Exact",
     "Game",
     "Gap",
+    "GapMethod",
     "Gumbel",
     "InvalidInput",
     "Kind",
@@ -202,6 +204,7 @@ _HOMES = {
     "methods.base": ("Prepared",),
     "methods.certified_search": ("CertifiedSearch",),
     "methods.exact_method": ("Exact",),
+    "methods.gap_method": ("GapMethod",),
     "methods.stored_sessions": ("resume",),
     "methods.scheduled": ("Paper", "SmoothCruiser", "SparseSampling", "run"),
     "operators": (
