@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.gap.request_reading import GapKeywords
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import (
     Explanation,
@@ -42,7 +43,6 @@ from smoothcruiser.query import (
 if TYPE_CHECKING:
     from smoothcruiser.estimate import Estimates
     from smoothcruiser.exact.solution import Solution
-    from smoothcruiser.gap.gap_request import GapKeywords
     from smoothcruiser.gap.gap_result import Gap
     from smoothcruiser.schedule.schedule import Schedule
     from smoothcruiser.tree.search_rules import Search

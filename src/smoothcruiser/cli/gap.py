@@ -88,7 +88,10 @@ WORDS = "random, greedy (on the value), module:name, or a file .npy or .json"
 )
 @click.option("--executor", metavar="NAME", help="compiled or reference.")
 @click.option(
-    "--workers", type=int, metavar="W", help="Threads or processes.  [default: all cores]"
+    "--workers",
+    type=int,
+    metavar="W",
+    help="Threads or processes.  [default: all cores]",
 )
 @click.option(
     "--report",

@@ -81,7 +81,10 @@ def _value_rows(gap: Gap, digits: int) -> tuple[Labelled, ...]:
     ]
     if not math.isnan(gap.policy_value):
         rows.append(
-            ("policy", _number_text(gap.policy_value, gap.policy_interval, None, digits))
+            (
+                "policy",
+                _number_text(gap.policy_value, gap.policy_interval, None, digits),
+            )
         )
     regret_name = "NashConv" if gap.nash_conv is not None else "regret"
     distance = gap.regret if gap.nash_conv is None else gap.nash_conv
@@ -108,7 +111,8 @@ def _action_block(gap: Gap, digits: int) -> Actions:
     legal_actions = [a for a, q in enumerate(gap.q_values) if not math.isnan(q)]
     shown = legal_actions[:MOST_ACTIONS]
     best = max(
-        legal_actions, key=lambda a: (a in gap.best_actions, gap.policy[a:a + 1]),
+        legal_actions,
+        key=lambda a: (a in gap.best_actions, gap.policy[a : a + 1]),
         default=None,
     )
     choices = tuple(
@@ -135,7 +139,9 @@ def _action_block(gap: Gap, digits: int) -> Actions:
 
 
 def _cost_rows(gap: Gap) -> tuple[Labelled, ...]:
-    roles = ", ".join(f"{count:,} {role}" for role, count in gap.calls.items() if count)
+    roles = ", ".join(
+        f"{count:,} {role}" for role, count in gap.calls.items() if count
+    )
     calls_text = f"{gap.num_calls:,} oracle calls, counted"
     calls_text += f" ({roles})" if roles else ""
     time_text = (

@@ -201,10 +201,7 @@ class Gap(Shown, Data, Framed):
         flaws = [
             length_flaw("q_intervals", len(self.q_intervals), num_actions, "action"),
             length_flaw(
-                "policy",
-                len(self.policy),
-                num_actions if self.policy else 0,
-                "action",
+                "policy", len(self.policy), num_actions if self.policy else 0, "action"
             ),
             length_flaw("labels", num_labels, num_actions or num_labels, "action"),
             *(

@@ -89,15 +89,18 @@ def exact_gap(request: GapRequest, reason: str) -> Gap:
     start_time = time.perf_counter()
     query = request.query
     problem, state = query.problem, query.place
-    rooted = problem if problem.tables is not None else replace(
-        problem, initial_state=state
+    rooted = (
+        problem
+        if problem.tables is not None
+        else replace(problem, initial_state=state)
     )
     model = known_model(rooted)
     solution = solve(rooted)
     solved = SolvedModel(rooted, model, solution, solution.index(state))
     policy, replies = _solve_replies(solved, request)
     estimate = exact_estimate(rooted, solution, state)
-    assert estimate.interval is not None and estimate.certificate is not None
+    assert estimate.interval is not None
+    assert estimate.certificate is not None
     is_game = problem.is_game
     ends = [solved.interval(reply) for reply in replies]
     interval = (ends[1][0], ends[0][1]) if is_game else estimate.interval
@@ -212,8 +215,7 @@ def _solve_fixed(
     policy = np.where((tables.player == 1)[:, None], policies[0], policies[1])
     sign = np.where(tables.player == 1, 1.0, -1.0)
     extra_income = -sign * (
-        regularizer(problem.operator, policy, live)
-        + _single_offset(problem)
+        regularizer(problem.operator, policy, live) + _single_offset(problem)
     )
     rows = _fixed_rows(tables, is_fixed, policy)
     rewards = np.zeros((num_states, num_actions))
@@ -272,7 +274,9 @@ def _single_offset(problem: Problem) -> float:
     """F of the value 0 alone: what the operator adds where one action is legal."""
     operator = problem.operator
     return float(
-        operator.value([0.0], player=1, weights=operator.weights(problem.num_actions)[:1])
+        operator.value(
+            [0.0], player=1, weights=operator.weights(problem.num_actions)[:1]
+        )
     )
 
 
@@ -333,10 +337,7 @@ def certified_gap(request: GapRequest, reason: str) -> Gap:
         },
         seed=query.seed,
     )
-    calls = {
-        "search": search_estimate.num_calls,
-        "policy": policy_estimate.num_calls,
-    }
+    calls = {"search": search_estimate.num_calls, "policy": policy_estimate.num_calls}
     compile_seconds = search_estimate.compile_seconds + policy_estimate.compile_seconds
     return Gap(
         value=bring_inside(search_estimate.value, interval),

@@ -11,15 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from smoothcruiser.estimate import (
-    Certificate,
-    Estimate,
-    best_action,
-    estimate_subject,
-)
+from smoothcruiser.estimate import Certificate, Estimate, best_action, estimate_subject
 from smoothcruiser.gap.gap_result import Gap
 from smoothcruiser.gap.request_reading import (
     GapRequest,

@@ -36,7 +36,9 @@ def draw(gap: Gap, ax: Axes | None) -> Axes:
     """Draw the intervals, V first, and return the Axes."""
     rows = _rows(gap)
     ax = axes_of(ax, 6.4, min(TALLEST, EDGES + ROW * len(rows)))
-    ends = [end for _, _, interval, _ in rows for end in interval if math.isfinite(end)]
+    ends = [
+        end for _, _, interval, _ in rows for end in interval if math.isfinite(end)
+    ]
     low, high = min(ends, default=0.0), max(ends, default=1.0)
     margin = 0.06 * (high - low) or 0.05 * max(1.0, abs(low))
     for position, (_, value, interval, colour) in enumerate(rows):

@@ -137,9 +137,7 @@ PROBLEMS = [
     (lambda: mdp(sample_action=lambda s, rng: 0, num_actions=None), "samples them"),
     (lambda: mdp(sc.batched(batched_coin)), "no stream for each row"),
     (
-        lambda: mdp(
-            operator=sc.CustomOperator(max, lambda q: [1.0, 0.0], smooth=1.0)
-        ),
+        lambda: mdp(operator=sc.CustomOperator(max, lambda q: [1.0, 0.0], smooth=1.0)),
         "convex and monotone",
     ),
 ]
