@@ -59,6 +59,7 @@ class GapRule(NamedTuple):
     relaxed: int = 1  # the player who knows the noise
     num_lookahead: int = 0  # inner samples of a policy that is greedy on W
     walks_every_action: bool = False  # one walk begins with each action of the root
+    walks: bool = True  # whether the policy walks at all
 
 
 # columns of ``times``, an array (T, 6): row min(t, T - 1) is about time t

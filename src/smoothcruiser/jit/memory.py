@@ -23,6 +23,7 @@ kernels name its functions in ``jit.primitives``.
   address_of_word (words, number)              the address of one of them
   invoke (address, five whole numbers)         a call of a compiled function
   address_of (stream)                          the address of its words
+  start_stream (stream, table, row)            a mirrored stream begins with these words
   uncounted (array or tuple of arrays)         the same, without a count: for
                                                arguments, which their caller keeps
                                                alive
@@ -34,11 +35,12 @@ import operator
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.core.extending import intrinsic
 from numba.extending import lower_builtin, models, register_model, type_callable
 
+from smoothcruiser.jit.random.stream_type import set_word
 from smoothcruiser.jit.random.stream_type import stream_at as stream_at
 
 
@@ -316,3 +318,10 @@ def _address_of_word(typing_context: Any, words: Any, index: Any) -> Any:
 int_words = _words_from(MemoryWords(types.int64))
 float_words = _words_from(MemoryWords(types.float64))
 address_of_word: Any = intrinsic(_address_of_word)
+
+
+@njit(inline="always")
+def start_stream(stream: Any, words: Any, row: int) -> None:
+    """Write the five words of row ``row`` of a table into a mirrored stream."""
+    for i in range(5):
+        set_word(stream, i, words[row, i])

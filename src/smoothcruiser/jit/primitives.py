@@ -95,6 +95,11 @@ def stream_at(address: int) -> Any:
     _compiled_alone(address)
 
 
+def start_stream(stream: Any, words: Any, row: int) -> None:
+    """Let a mirrored stream begin anew with row ``row`` of a table of words."""
+    stream.restart(words[row])
+
+
 # the names that stand for functions of ``jit.memory`` in compiled code
 PRIMITIVES = frozenset(
     {
@@ -111,6 +116,7 @@ PRIMITIVES = frozenset(
         invoke,
         address_of,
         stream_at,
+        start_stream,
     }
 )
 

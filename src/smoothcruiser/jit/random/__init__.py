@@ -13,6 +13,8 @@ share a stream:
   (TREE, moves, GUMBEL)     the root of a Gumbel search, after so many moves
   (ROLLOUTS,)               the rollouts of ``evaluate``
   (COINS,)                  how many steps each of them lives
+  (GAP, part)               the first words of the paths of ``gap``; part 0 is their
+                            pilot, part 1 the paths that count
   (WORLD, episode)          samples of an agent's environment
   (OTHER_PLAYER, episode)   samples of the other player
   (OTHER_PLAYER,)           the seed of an opponent that plans
@@ -43,6 +45,7 @@ class Key(IntEnum):
     TREE = 9
     ROLLOUTS = 10
     COINS = 11
+    GAP = 12
     WORLD = 101
     OTHER_PLAYER = 102
     PLANS = 103

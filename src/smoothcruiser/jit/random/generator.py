@@ -23,27 +23,33 @@ import threading
 from typing import Any
 
 import numpy as np
-from numba import carray, cfunc, types
+from numba import carray, cfunc, njit, types
 
-from smoothcruiser.jit.random.stream_type import stream_at
+from smoothcruiser.jit.random.stream_type import STEP53, U11, stream_at
 from smoothcruiser.jit.random.streams import Stream, stream
 
 _CELL = types.CPointer(types.intp)
 
 
+@njit(cache=True)  # type: ignore[untyped-decorator,unused-ignore]
+def _masked_bits(cell: Any) -> Any:
+    """The next 64 bits; the second word of a cell is the mask of a mirrored stream."""
+    return stream_at(cell[0]).raw() ^ np.uint64(cell[1])
+
+
 @cfunc(types.uint64(_CELL), cache=True)  # type: ignore[untyped-decorator,unused-ignore]
 def _next64(cell: Any) -> Any:
-    return stream_at(carray(cell, 1)[0]).raw()
+    return _masked_bits(carray(cell, 2))
 
 
 @cfunc(types.uint32(_CELL), cache=True)  # type: ignore[untyped-decorator,unused-ignore]
 def _next32(cell: Any) -> Any:
-    return np.uint32(stream_at(carray(cell, 1)[0]).raw() >> np.uint64(32))
+    return np.uint32(_masked_bits(carray(cell, 2)) >> np.uint64(32))
 
 
 @cfunc(types.float64(_CELL), cache=True)  # type: ignore[untyped-decorator,unused-ignore]
 def _next_double(cell: Any) -> Any:
-    return stream_at(carray(cell, 1)[0]).random()
+    return np.float64(np.int64(_masked_bits(carray(cell, 2)) >> U11)) * STEP53
 
 
 class _BitGenerator(ctypes.Structure):
@@ -63,7 +69,7 @@ class StreamBits:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.cell = ctypes.c_int64(0)
+        self.cell = (ctypes.c_int64 * 2)()
         cell_address = ctypes.addressof(self.cell)
         self.record = _BitGenerator(
             cell_address,
@@ -85,7 +91,8 @@ class StreamBits:
 
     def bind(self, source: Stream) -> None:
         """Draw from ``source`` from now on."""
-        self.cell.value = source.share()
+        self.cell[0] = source.share()
+        self.cell[1] = source.signed_mask
         self.words = source.words  # kept alive: the cell holds only their address
         if self.legacy_state is not None:
             self.legacy_state.__init__(self)  # type: ignore[misc]  # forgets a kept number

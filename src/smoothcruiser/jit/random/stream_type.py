@@ -67,9 +67,20 @@ class StreamType(types.Type):  # type: ignore[misc]
         super().__init__(name="Stream")
 
 
-STREAM = StreamType()
+class MirroredType(StreamType):
+    """The type of a stream with a fifth word, whose bits are flipped in all numbers.
+
+    The word is 0 or -1. A type of its own leaves the other streams as fast as they are.
+    """
+
+    def __init__(self) -> None:
+        types.Type.__init__(self, name="MirroredStream")
 
 
+STREAM, MIRRORED = StreamType(), MirroredType()
+
+
+@register_model(MirroredType)
 @register_model(StreamType)
 class StreamModel(models.PrimitiveModel):  # type: ignore[misc]
     """The data model of a stream: an address, never boxed back and never counted."""
@@ -145,6 +156,34 @@ def _raw_method(self: Any) -> Any:
         set_word(self, 2, s2 ^ shifted)
         set_word(self, 3, (s3 << U45) | (s3 >> U19))
         return result
+
+    return raw
+
+
+@intrinsic
+def plain_view(typing_context: Any, stream: Any) -> Any:
+    """The stream of the first four words of a mirrored one."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return arguments[0]
+
+    return STREAM(stream), generate
+
+
+@intrinsic
+def mirrored_at(typing_context: Any, address: Any) -> Any:
+    """The mirrored stream with its five words at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return arguments[0]
+
+    return MIRRORED(types.intp), generate
+
+
+@overload_method(MirroredType, "raw")
+def _mirrored_raw_method(self: Any) -> Any:
+    def raw(self: Any) -> Any:
+        return plain_view(self).raw() ^ word(self, 4)
 
     return raw
 
@@ -396,9 +435,15 @@ def call_at(address: int, *arguments: Any) -> Any:
     return LAW(stream_at(address), *arguments)
 
 
+def call_mirrored_at(address: int, *arguments: Any) -> Any:
+    """One number of LAW from the mirrored stream at an address."""
+    return LAW(mirrored_at(address), *arguments)
+
+
 LAW: Any = None  # replaced by a law
 
 
-def compile_law(law: FunctionType) -> Any:
+def compile_law(law: FunctionType, entry_name: str = "call_at") -> Any:
     """A law in compiled form, called from Python with a stream's address."""
-    return compile_function(call_at, salt=law.__name__, LAW=compile_function(law))
+    entry = {"call_at": call_at, "call_mirrored_at": call_mirrored_at}[entry_name]
+    return compile_function(entry, salt=law.__name__, LAW=compile_function(law))

@@ -84,6 +84,8 @@ class Stream:
 
     # ``_s0`` is None while the state is in memory
     __slots__ = ("_address", "_memory", "_s0", "_s1", "_s2", "_s3", "generator")
+    entry_name = "call_at"  # of ``stream_type``: a compiled law over this kind of stream
+    signed_mask = 0  # the bits that a mirrored stream flips
 
     def __init__(self, words: Any) -> None:
         # The four words must not all be zero.
@@ -322,7 +324,8 @@ class Stream:
         try:
             if _sampled <= LAWS_IN_PYTHON:
                 return _PYTHON_LAWS[law](self, *arguments)
-            return _compiled_law(law)(self.address, *map(_to_array, arguments))
+            law_function = _compiled_law(law, self.entry_name)
+            return law_function(self.address, *map(_to_array, arguments))
         except ValueError as error:
             raise ValueError(f"{error}, got {_show_arguments(*arguments)}") from None
 
@@ -424,18 +427,20 @@ def _python_laws(module: ModuleType) -> dict[str, Any]:
 
 
 _PYTHON_LAWS = _python_laws(distributions) | _python_laws(collection_samplers)
-_compiled_laws: dict[str, Any] = {}
+_compiled_laws: dict[tuple[str, str], Any] = {}
 _sampled = 0  # numbers by law of all streams
 
 
-def _compiled_law(name: str) -> Any:
-    if name not in _compiled_laws:
+def _compiled_law(name: str, entry_name: str) -> Any:
+    law_key = name, entry_name
+    if law_key not in _compiled_laws:
         module = distributions if hasattr(distributions, name) else collection_samplers
         with pause_clock(), unbroken():  # Numba may be imported here
             from smoothcruiser.jit.random.stream_type import compile_law
 
-            _compiled_laws[name] = compile_unbroken(compile_law(getattr(module, name)))
-    return _compiled_laws[name]
+            law_function = compile_law(getattr(module, name), entry_name)
+            _compiled_laws[law_key] = compile_unbroken(law_function)
+    return _compiled_laws[law_key]
 
 
 def compile_unbroken(dispatcher: Any) -> Any:
