@@ -123,6 +123,7 @@ class _Pass:
     rewards: Interval
     income: Interval
     lift: float
+    first_lift: float  # of the first action, outside a walk that begins with another
     clip_low: Floats
     clip_high: Floats
     value_high: Floats
@@ -217,6 +218,10 @@ def _read_pass(problem: Problem, times: Floats, root: float, sign: float) -> _Pa
     omega_low, omega_high = problem.operator.omega_range(problem.num_actions)
     lift = max(0.0, -omega_low, omega_high if problem.is_game else 0.0)
     lift *= 1.0 + ROUNDED * UNIT
+    first_lift = -omega_low if sign > 0.0 else omega_high
+    if problem.is_game:
+        first_lift = max(-omega_low, omega_high)
+    first_lift = max(0.0, first_lift) * (1.0 + ROUNDED * UNIT)
     columns = [times[:, column] for column in range(TIME_COLUMNS)]
     if sign < 0.0:
         low_reward, high_reward = -high_reward, -low_reward
@@ -227,6 +232,7 @@ def _read_pass(problem: Problem, times: Floats, root: float, sign: float) -> _Pa
         (low_reward, high_reward),
         income,
         lift,
+        first_lift,
         columns[CLIP_LOW],
         columns[CLIP_HIGH],
         columns[VALUE_HIGH],
@@ -236,11 +242,17 @@ def _read_pass(problem: Problem, times: Floats, root: float, sign: float) -> _Pa
 
 
 def _walk_end(problem: Problem, rule: GapRule, own: _Pass) -> float:
-    """The range of a walk that is cut above, or not at all."""
-    return min(
+    """The range of a walk that is cut above, or not at all.
+
+    The mean over walks that begin with each action adds one -Omega to them.
+    """
+    walk_end = min(
         _cut_end(problem, rule, own, rule.lower_cut, for_walk=True),
         _open_end(problem, rule, own, for_walk=True),
     )
+    if not rule.walks_every_action:
+        return walk_end
+    return _round_up(walk_end + own.first_lift, (walk_end, own.first_lift))
 
 
 def _cut_end(
