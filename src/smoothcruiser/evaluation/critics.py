@@ -37,7 +37,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import Interval
 from smoothcruiser.evaluation import critic_kernel
 from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.problem.batched import Batched
@@ -71,7 +70,6 @@ class Critic(ABC):
     notes: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     uses_steps = False
-    bounds: Interval = (-math.inf, math.inf)  # of all values, where they are known
     rounds_values = False  # to ``ROUNDED_BITS``, because batches move the last bits
 
     @abstractmethod
@@ -135,7 +133,6 @@ class ConstantCritic(Critic):
 
     def __init__(self, number: float) -> None:
         self.number = number
-        self.bounds = number, number
 
     def raw_values(self, states: Sequence[Any], steps_left: int | None) -> Floats:
         """The number."""
@@ -148,10 +145,6 @@ class ConstantCritic(Critic):
     def compiled_parts(self, state_type: Any) -> tuple[Any, Any] | None:
         """The number, as data."""
         return compile_function(constant_value), self.number
-
-    def tabulate(self, num_states: int, horizon: int | None) -> Floats | None:
-        """The number, for all states."""
-        return np.full((1, num_states), self.number)
 
 
 def constant_value(data: Any, steps_left: int, state: Any) -> Any:
@@ -211,13 +204,13 @@ def wrap_compiled(source: Any, uses_steps: bool) -> Any:
 
     if uses_steps:
 
-        @njit(inline="always")
+        @njit(inline="always")  # type: ignore[untyped-decorator]
         def value(data: Any, steps_left: Any, state: Any) -> Any:
             return float(source(state, steps_left))
 
     else:
 
-        @njit(inline="always")
+        @njit(inline="always")  # type: ignore[untyped-decorator]
         def value(data: Any, steps_left: Any, state: Any) -> Any:
             return float(source(state))
 
@@ -285,9 +278,6 @@ class ArrayCritic(Critic):
     def __init__(self, stages: Floats) -> None:
         self.stages = np.ascontiguousarray(stages, dtype=np.float64)
         self.uses_steps = len(stages) > 1
-        finite = self.stages[np.isfinite(self.stages)]
-        if len(finite):
-            self.bounds = float(finite.min()), float(finite.max())
 
     def raw_values(self, states: Sequence[Any], steps_left: int | None) -> Floats:
         """Entries of the array."""
@@ -338,7 +328,6 @@ class KeyedCritic(Critic):
         self.states, self.key_of, self.own_keys = list(states), key_of, own_keys
         self.uses_steps = len(stages) > 1
         self.stages = fill_means(np.asarray(stages, dtype=np.float64))
-        self.bounds = float(self.stages.min()), float(self.stages.max())
         self.columns: dict[Any, int] = {}
         self._parts: dict[Any, Any] = {}
         for i, state in enumerate(self.states):
@@ -396,19 +385,6 @@ def fill_means(stages: Floats) -> Floats:
     return np.ascontiguousarray(np.hstack([filled_stages, means[:, None]]))
 
 
-class LeafCritic(Critic):
-    """An evaluator that a tree search has read already."""
-
-    def __init__(self, source: LeafEvaluator) -> None:
-        self.source = source
-
-    def raw_values(self, states: Sequence[Any], steps_left: int | None) -> Floats:
-        """The evaluator's answers."""
-        remaining = None if steps_left is None else [steps_left] * len(states)
-        leaves = Leaves(len(states), lambda: states, remaining=remaining)
-        return self.source.ask(leaves, "value", 1)[:, 0]
-
-
 # --- readings -------------------------------------------------------------------
 
 
@@ -437,8 +413,6 @@ def read_critic(problem: Problem, value: Any) -> Critic:
 
 def _read_function(value: Any) -> Critic | None:
     """The critic of a function, of one over arrays, or of a regressor."""
-    if isinstance(value, LeafEvaluator):
-        return LeafCritic(value)
     if isinstance(value, type):
         return None
     if isinstance(value, Batched) or (
@@ -515,7 +489,9 @@ def _read_dict(problem: Problem, value: Mapping[Any, Any]) -> Critic:
             raise not_finite(number, state)
         numbers.append(number)
     if not states:
-        raise InvalidInput("value is an empty dict; give values of states, or a number.")
+        raise InvalidInput(
+            "value is an empty dict; give values of states, or a number."
+        )
     has_keys = problem.key is not None
     critic = KeyedCritic(states, np.array([numbers]), problem.key_of, has_keys)
     critic.notes = (f"value: {len(states):,} states by dict; others get the mean.",)
@@ -526,10 +502,11 @@ def _read_solution(problem: Problem, solution: Any) -> Critic:
     """The critic of exact values; infinite ones (discount 1) count as not there."""
     has_stages = solution.stages is not None and problem.horizon is not None
     stages = solution.stages if has_stages else solution.values[None, :]
-    if has_stages and len(stages) != problem.horizon + 1:
+    horizon = problem.horizon or 0
+    if has_stages and len(stages) != horizon + 1:
         raise InvalidInput(
             f"value is a Solution with a horizon of {len(stages) - 1} steps, and the "
-            f"problem has {problem.horizon}; solve the problem that is asked about."
+            f"problem has {horizon}; solve the problem that is asked about."
         )
     stages = np.where(np.isfinite(stages), stages, np.nan)
     if solution.states is None:

@@ -111,7 +111,7 @@ class CompiledPolicy(NamedTuple):
     nodes: Any = None  # integers and hashes of a tree's nodes; None for tables
     states: Any = None  # the states of a tree's nodes
     held: Any = None  # has to live as long: a state that is an address
-    critic: Any = None  # the compiled critic; None for arrays by state, and without one
+    critic: Any = None  # compiled; None for arrays by state, and without a critic
     critic_data: Any = NO_CRITIC
 
 
@@ -425,7 +425,8 @@ def _kernel_for(policy: CompiledPolicy, operator: Operator) -> Any:
 def tabulate_critic(task: RolloutTask) -> Any:
     """(T, S) The critic's values of all states of a tabular problem, once each."""
     problem, critic = task.problem, task.critic
-    assert problem.tables is not None and critic is not None
+    assert problem.tables is not None
+    assert critic is not None
     if isinstance(critic, ArrayCritic):
         return critic.stages
     stages = critic.tabulate(problem.tables.num_states, problem.horizon)
