@@ -390,6 +390,38 @@ def put_value(points: int = 1601) -> Truth:
     return _two_grids(solve, points)
 
 
+def blackjack_value(total: int, dealer: int, ace: bool) -> float:
+    """The best chance to win minus that to lose, cards from an infinite deck."""
+    cards = [(card, 4.0 / 13.0 if card == 10 else 1.0 / 13.0) for card in range(1, 11)]
+
+    def after(points: int, soft: bool, card: int) -> tuple[int, bool]:
+        hard = points - 10 * soft + card
+        soft = (soft or card == 1) and hard + 10 <= 21
+        return hard + 10 * soft, soft
+
+    def dealer_ends(
+        points: int, soft: bool, chance: float, ends: dict[int, float]
+    ) -> None:
+        if points >= 17:
+            key = points if points <= 21 else 0
+            ends[key] = ends.get(key, 0.0) + chance
+            return
+        for card, share in cards:
+            dealer_ends(*after(points, soft, card), chance * share, ends)
+
+    ends: dict[int, float] = {}
+    dealer_ends(*after(0, False, dealer), 1.0, ends)
+
+    def value(points: int, soft: bool) -> float:
+        if points > 21:
+            return -1.0
+        stand = sum(p * ((points > end) - (points < end)) for end, p in ends.items())
+        hit = sum(p * value(*after(points, soft, card)) for card, p in cards)
+        return max(stand, hit)
+
+    return value(total, ace)
+
+
 # --- all of them --------------------------------------------------------------
 
 
@@ -441,6 +473,7 @@ def main() -> None:
     report("machine that wears, 0.98", *wear_value())
     report("selling in a market, 0.97", *selling_value())
     report("American put, 50 dates", *put_value())
+    report("blackjack, 12 against 3", blackjack_value(12, 3, False))
 
 
 if __name__ == "__main__":

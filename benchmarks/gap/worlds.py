@@ -18,6 +18,10 @@ descriptions as the solvers of ``benchmarks.gap.truths``, which import nothing f
              at which nobody exercises.
   dice race  A game with chance for two: keep the points of the turn, or throw a die and
              lose them with a one. First to 12 wins 1. Max, discount 0.95, ends.
+  blackjack  Gymnasium's Blackjack-v1 as its player sees it: (sum, dealer's card, usable
+             ace), cards from an infinite deck. The dealer's second card is drawn when the
+             player stands. In the environment it lies there from the beginning, so that a
+             planner that copies the environment would know it. Discount 1, ends.
   garnet     A random turn-based game of the zoo with 30 states and entropy 0.2, discount
              0.9, sampled as a black box.
 
@@ -173,6 +177,64 @@ def make_put() -> sc.MDP:
         initial_state=Share(36.0),
         actions=("exercise", "hold"),
         name="American put",
+    )
+
+
+class Hand(NamedTuple):
+    """The player's sum, with an ace as 11 where that fits; the dealer's card."""
+
+    total: int
+    dealer: int
+    ace: bool
+
+
+@njit
+def add_card(total: int, ace: bool, card: int) -> Any:
+    """The sum and whether an ace counts as 11, after a card."""
+    total += card
+    if card == 1 and total + 10 <= 21:
+        return total + 10, True
+    if ace and total > 21:
+        return total - 10, False
+    return total, ace
+
+
+@njit
+def draw_card(rng: Any) -> int:
+    """Ten to king count ten."""
+    return min(rng.integers(13) + 1, 10)
+
+
+@njit
+def blackjack_step(state: Any, action: int, rng: Any) -> Any:
+    """Actions stand, hit."""
+    if action == 1:
+        total, ace = add_card(state.total, state.ace, draw_card(rng))
+        if total > 21:
+            return -1.0, state, True
+        return 0.0, Hand(total, state.dealer, ace), False
+    total, ace = add_card(0, False, state.dealer)
+    while total < 17:
+        total, ace = add_card(total, ace, draw_card(rng))
+    if total > 21 or state.total > total:
+        return 1.0, state, True
+    return (0.0 if total == state.total else -1.0), state, True
+
+
+def make_blackjack() -> sc.MDP:
+    """Blackjack with a hard 12 against a three."""
+    return sc.MDP(
+        blackjack_step,
+        discount=1.0,
+        operator=sc.Max(),
+        reward_range=(-1.0, 1.0),
+        terminal=True,
+        payoffs="end",
+        episodes_end=(20, 1.0),
+        horizon=22,
+        initial_state=Hand(12, 3, False),
+        actions=("stand", "hit"),
+        name="blackjack",
     )
 
 
@@ -354,3 +416,8 @@ def zoo_worlds() -> tuple[World, ...]:
         for lead in (1, 2, 3)
     ]
     return (*calls, *stores, *shops, World("two queues, 0.99", named("two-queues")))
+
+
+def zoo_world(name: str) -> World:
+    """The world of a name."""
+    return next(world for world in zoo_worlds() if world.name == name)
