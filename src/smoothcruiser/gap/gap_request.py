@@ -54,6 +54,7 @@ def compute_gap(
 
 def answer_request(request: GapRequest) -> Gap:
     """The Gap, by the upper end that was named or that suits the problem."""
+    from smoothcruiser.gap.path_answers import path_gap
     from smoothcruiser.gap.upper_ends import certified_gap, exact_gap
 
     query = request.query
@@ -74,7 +75,8 @@ def answer_request(request: GapRequest) -> Gap:
                 "the world has no chance in it (deterministic=True), so that a path "
                 "would be the planning problem itself",
             )
-    return path_gap(request, convexity_assumptions(problem))
+    reason = "states need not come back, and a simulator is all that is known"
+    return path_gap(request, convexity_assumptions(problem), reason)
 
 
 def find_model(request: GapRequest) -> str:
@@ -161,7 +163,3 @@ def terminal_gap(request: GapRequest) -> Gap:
         nash_conv=0.0 if query.problem.is_game else None,
         notes=("The state is terminal: its value is 0 by definition.",),
     )
-
-
-def path_gap(request: GapRequest, assumed: tuple[str, ...]) -> Gap:
-    raise NotImplementedError

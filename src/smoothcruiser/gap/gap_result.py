@@ -95,6 +95,16 @@ class GapCertificate(Shown):
         )
 
 
+def _percentage(share: float) -> str:
+    """A share in percent, rounded up so that it holds as printed."""
+    from smoothcruiser.schedule.number_text import format_bound
+
+    percentage = 100.0 * share
+    if percentage >= 10.0:
+        return f"{math.ceil(percentage)}%"
+    return f"{format_bound(percentage)}%"
+
+
 @dataclass(frozen=True)
 class Gap(Shown, Data, Framed):
     """The distance of a policy from optimal, with intervals of V and of its value."""
@@ -186,7 +196,7 @@ class Gap(Shown, Data, Framed):
         if not share < 10.0:
             return f"{subject} is within {regret_text} of optimal {holds}"
         return (
-            f"{subject} is within {format_bound(100.0 * share)}% of optimal "
+            f"{subject} is within {_percentage(share)} of optimal "
             f"({regret_text} of {self.value:.4g}) {holds}"
         )
 

@@ -39,7 +39,7 @@ from smoothcruiser.gap.gap_result import FIXED_VALUE, Gap, GapCertificate, Refit
 from smoothcruiser.gap.path_machines import LOOKAHEAD, PathMachine, build_machine
 from smoothcruiser.gap.path_rules import GapRule
 from smoothcruiser.gap.path_run import DEFAULT_CALLS, GapRun
-from smoothcruiser.gap.path_samples import PathTask
+from smoothcruiser.gap.path_samples import PathRequest
 from smoothcruiser.gap.path_summary import PathSummary
 from smoothcruiser.gap.request_reading import GapRequest
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
@@ -52,7 +52,7 @@ from smoothcruiser.states.identity import check_recognizable
 
 # calls where an accuracy is asked for and no limit: minutes
 MOST_CALLS = {"compiled": 10**10, "reference": 10**7}
-NUM_LOOKAHEAD = 32  # inner samples of a policy that is greedy on W: mirrored pairs
+NUM_LOOKAHEAD = 8  # inner samples of a policy that is greedy on W
 ZERO_VALUE = 0.0  # a critic for the price before any call
 FEW_NODES = 2**20  # of a layer: a cap below that is one that the calls enforce
 LIMITED = "Such worlds are limited to about K^H <= 1e6 states."
@@ -74,11 +74,11 @@ class GapPolicy:
         return NUM_LOOKAHEAD if self.policy is LOOKAHEAD else 0
 
 
-def make_task(request: GapRequest, critic: Any = None) -> PathTask:
+def make_task(request: GapRequest, critic: Any = None) -> PathRequest:
     """The question that paths answer; without a critic W is 0."""
     query = request.query
     problem = query.problem
-    return PathTask(
+    return PathRequest(
         problem,
         query.place,
         problem.horizon,
@@ -102,8 +102,9 @@ def path_gap(request: GapRequest, assumed: tuple[str, ...], reason: str) -> Gap:
     with stoppable_run() as hold:
         phases = Phases(query.progress, hold)
         control = Control(query.limits, hold, phases)
-        critic, fitter = find_critic(request, phases, control)
-        values_before = check_purity(critic, [state], problem.horizon)
+        critic = read_critic(problem, 0.0 if request.value is None else request.value)
+        shares = None if policy.reading is None else policy.reading.shares(state, None)
+        check_purity(critic, [state], problem.horizon)
         with pause_clock():
             machine = build_machine(
                 problem,
@@ -124,8 +125,14 @@ def path_gap(request: GapRequest, assumed: tuple[str, ...], reason: str) -> Gap:
                 workers=query.compute.workers or os.cpu_count() or 1,
             )
             summary = run.run_paths()
-    check_unchanged(policy, problem, state, critic, values_before)
-    return gap_of(request, summary, (*policy.assumed, *assumed), reason)
+    check_unchanged(policy, problem, state, shares)
+    texts = {
+        "assumed": (*assumed, *machine.assumed),
+        "reason": reason,
+        "shares": shares,
+        "compile_seconds": control.clock.compile_seconds(),
+    }
+    return gap_of(request, summary, policy, critic, texts)
 
 
 def most_calls(request: GapRequest, machine: PathMachine) -> int:
@@ -233,7 +240,9 @@ def gap_of(
         *texts["assumed"],
         *policy.assumed,
         *critic.assumed,
-        FIXED_VALUE if request.value is not None or request.has_own_policy else OWN_FIT,
+        FIXED_VALUE
+        if request.value is not None or request.has_own_policy
+        else OWN_FIT,
     )
     certificate = GapCertificate(
         kind="gap",
@@ -295,11 +304,7 @@ def gap_of(
         executor=summary.executor,
         is_own_policy=request.has_own_policy,
         nash_conv=summary.regret if problem.is_game else None,
-        notes=(
-            *policy.notes,
-            *critic.notes,
-            *notes_of(request, summary),
-        ),
+        notes=(*policy.notes, *critic.notes, *notes_of(request, summary)),
     )
 
 

@@ -80,10 +80,10 @@ class PreparedGap(Prepared):
 
     def answer(self) -> Estimate:
         """The Estimate of V and of the action values."""
-        from smoothcruiser.gap.gap_request import path_gap
+        from smoothcruiser.gap.path_answers import path_gap
 
         assumed = convexity_assumptions(self.query.problem)
-        return self.annotated(estimate_of(path_gap(self.request, assumed), self.query))
+        return self.annotated(estimate_of(path_gap(self.request, assumed, "method='gap' was asked for"), self.query))
 
 
 def estimate_of(gap: Gap, query: Query) -> Estimate:
@@ -142,7 +142,7 @@ def regret_note(gap: Gap) -> str:
 
 def forecast_price(method: str, request: GapRequest) -> Forecast:
     """The explanation before any call: what the range alone forces."""
-    from smoothcruiser.gap.gap_request import make_task
+    from smoothcruiser.gap.path_answers import make_task
     from smoothcruiser.gap.pilot import forecast_from_facts
 
     query = request.query
