@@ -17,14 +17,15 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from smoothcruiser.engines.registry import machine_code
 import numpy as np
 
+from smoothcruiser.engines.registry import machine_code
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import (
+    NOWHERE,
     Interval,
     bring_inside,
     estimate_subject,
@@ -32,6 +33,7 @@ from smoothcruiser.estimate import (
     note_agreement,
 )
 from smoothcruiser.evaluation.critics import Critic, check_purity, read_critic
+from smoothcruiser.evaluation.path_rules import earned_range
 from smoothcruiser.evaluation.policies import path_walks
 from smoothcruiser.evaluation.policy_reading import PolicyReading, read_policy
 from smoothcruiser.evaluation.policy_tables import SUM_TOLERANCE
@@ -42,11 +44,12 @@ from smoothcruiser.gap.path_run import DEFAULT_CALLS, GapRun
 from smoothcruiser.gap.path_samples import PathRequest
 from smoothcruiser.gap.path_summary import PathSummary
 from smoothcruiser.gap.request_reading import GapRequest
+from smoothcruiser.operators.outward import add_intervals
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Phases
 from smoothcruiser.run_control.clock import pause_clock
-from smoothcruiser.run_control.control import Control, StopReason
+from smoothcruiser.run_control.control import Control
 from smoothcruiser.run_control.stop_requests import stoppable_run
 from smoothcruiser.states.identity import check_recognizable
 
@@ -231,9 +234,9 @@ def gap_of(
     problem, state = query.problem, query.place
     interval, policy_interval = join_ends(problem, summary)
     plan, ranges = summary.plan, summary.ranges
-    mover = problem.mover(state)
+    q_values, q_intervals = action_values(request, summary)
     best_actions = (
-        not_excluded(summary.q_intervals, mover) if summary.q_intervals else ()
+        not_excluded(q_intervals, problem.mover(state)) if q_intervals else ()
     )
     assumed = (
         *assumptions(problem, ONE_LAW, summary.inspection),
@@ -249,7 +252,7 @@ def gap_of(
         interval=interval,
         policy_interval=policy_interval,
         regret=summary.regret,
-        q_intervals=summary.q_intervals,
+        q_intervals=q_intervals,
         confidence=1.0 - request.delta,
         upper="paths",
         reason=texts["reason"],
@@ -284,11 +287,8 @@ def gap_of(
         policy_interval=policy_interval,
         regret=summary.regret,
         standard_error=summary.standard_error,
-        q_values=tuple(
-            bring_inside(q, box)
-            for q, box in zip(summary.q_values, summary.q_intervals, strict=True)
-        ),
-        q_intervals=summary.q_intervals,
+        q_values=q_values,
+        q_intervals=q_intervals,
         policy=tuple(texts["shares"] or ()),
         best_actions=best_actions,
         num_calls=summary.num_calls,
@@ -306,6 +306,40 @@ def gap_of(
         nash_conv=summary.regret if problem.is_game else None,
         notes=(*policy.notes, *critic.notes, *notes_of(request, summary)),
     )
+
+
+def action_values(
+    request: GapRequest, summary: PathSummary
+) -> tuple[tuple[float, ...], tuple[Interval, ...]]:
+    """Estimates and intervals by action; empty where only the value was asked for."""
+    query = request.query
+    problem, state = query.problem, query.place
+    if query.promise.target == "value":
+        return (), ()
+    mover = problem.mover(state)
+    q_bounds = problem.facts.q_bounds(mover, problem.horizon)
+    if problem.is_game:  # against the fixed policy of the other player
+        steps_left = None if problem.horizon is None else problem.horizon - 1
+        q_bounds = action_range(problem, steps_left)
+    values = [math.nan] * problem.num_actions
+    intervals = [NOWHERE] * problem.num_actions
+    for a in problem.legal_actions(state):
+        low, high = summary.q_intervals[a]
+        is_known = not math.isnan(low)
+        intervals[a] = (
+            (max(low, q_bounds[0]), min(high, q_bounds[1])) if is_known else q_bounds
+        )
+        value = summary.q_values[a]
+        middle = 0.5 * (q_bounds[0] + q_bounds[1])
+        values[a] = bring_inside(middle if math.isnan(value) else value, intervals[a])
+    return tuple(values), tuple(intervals)
+
+
+def action_range(problem: Problem, steps_left: int | None) -> Interval:
+    """The range of an action's value under any policies, ``steps_left`` after it."""
+    low, high = (0.0, 0.0) if steps_left == 0 else earned_range(problem, steps_left)
+    later = problem.discount * min(low, 0.0), problem.discount * max(high, 0.0)
+    return add_intervals(problem.reward_range, later)
 
 
 def join_ends(problem: Problem, summary: PathSummary) -> tuple[Interval, Interval]:

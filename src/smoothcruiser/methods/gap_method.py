@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from smoothcruiser.estimate import Certificate, Estimate, best_action, estimate_subject
 from smoothcruiser.gap.gap_result import Gap
+from smoothcruiser.gap.path_rules import CUT_NODES, NOISE_CALLS, GapRule
 from smoothcruiser.gap.request_reading import (
     GapRequest,
     convexity_assumptions,
@@ -26,6 +28,8 @@ from smoothcruiser.methods.base import Forecast, Method, Prepared
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import DEFAULT_DELTA, Query
+from smoothcruiser.run_control.call_ledger import CallRole
+from smoothcruiser.run_control.clock import pause_clock
 from smoothcruiser.schedule.number_text import short
 
 
@@ -77,29 +81,23 @@ class PreparedGap(Prepared):
     """Paths about to be drawn."""
 
     request: GapRequest
+    reason: str = "states need not come back along paths"
 
     def answer(self) -> Estimate:
         """The Estimate of V and of the action values."""
         from smoothcruiser.gap.path_answers import path_gap
 
         assumed = convexity_assumptions(self.query.problem)
-        return self.annotated(estimate_of(path_gap(self.request, assumed, "method='gap' was asked for"), self.query))
+        return self.annotated(
+            estimate_of(path_gap(self.request, assumed, self.reason), self.query)
+        )
 
 
 def estimate_of(gap: Gap, query: Query) -> Estimate:
     """The Estimate that a Gap holds: V, the action values and a policy for them."""
     problem, state = query.problem, query.place
     legal_actions = [a for a, q in enumerate(gap.q_values) if not math.isnan(q)]
-    mover = problem.mover(state)
-    weights = problem.operator.weights(problem.num_actions)
-    gradient = problem.operator.gradient(
-        [gap.q_values[a] for a in legal_actions],
-        player=mover,
-        weights=[weights[a] for a in legal_actions],
-    )
-    policy = [0.0] * problem.num_actions
-    for a, share in zip(legal_actions, gradient, strict=True):
-        policy[a] = share / sum_in_order(gradient)
+    policy = policy_of(problem, state, gap)
     certificate = Certificate(
         kind="gap",
         interval=gap.interval,
@@ -110,15 +108,15 @@ def estimate_of(gap: Gap, query: Query) -> Estimate:
         best_actions=gap.best_actions,
     )
     widths = [gap.interval, *(gap.q_intervals[a] for a in legal_actions)]
-    if query.promise.target == "value":
-        widths = widths[:1]
     half_width = max((high - low) / 2.0 for low, high in widths)
     return Estimate(
         value=gap.value,
         interval=gap.interval,
         q_values=gap.q_values,
-        policy=tuple(policy),
-        action=best_action(policy, gap.q_values, mover),
+        policy=policy,
+        action=best_action(policy, gap.q_values, problem.mover(state))
+        if policy
+        else None,
         num_calls=gap.num_calls,
         epsilon=half_width,
         delta=gap.delta,
@@ -132,6 +130,23 @@ def estimate_of(gap: Gap, query: Query) -> Estimate:
         notes=(*gap.notes, regret_note(gap)),
         standard_error=gap.standard_error,
     )
+
+
+def policy_of(problem: Problem, state: Any, gap: Gap) -> tuple[float, ...]:
+    """The gradient at the action values; empty where there are none."""
+    legal_actions = [a for a, q in enumerate(gap.q_values) if not math.isnan(q)]
+    if not legal_actions:
+        return ()
+    weights = problem.operator.weights(problem.num_actions)
+    gradient = problem.operator.gradient(
+        [gap.q_values[a] for a in legal_actions],
+        player=problem.mover(state),
+        weights=[weights[a] for a in legal_actions],
+    )
+    policy = [0.0] * problem.num_actions
+    for a, share in zip(legal_actions, gradient, strict=True):
+        policy[a] = share / sum_in_order(gradient)
+    return tuple(policy)
 
 
 def regret_note(gap: Gap) -> str:
@@ -171,3 +186,76 @@ def forecast_price(method: str, request: GapRequest) -> Forecast:
     return Forecast(
         method, budget, head + price_text + end_text, promise.epsilon, promise.delta
     )
+
+
+# --- auto ------------------------------------------------------------------------
+
+PROBED_PATHS = 2
+PROBE_START = 2**40  # the number of the first: no pilot of a run comes so far
+PROBED_NODES = 2**14  # states of a layer: beyond, states do not merge
+PROBE_SHARE = 100  # of the calls: at most so much for the probe
+LEAST_PATHS = 300  # that the calls have to pay for, with some inner samples
+USUAL_INNER = 8
+
+
+def find_obstacle(query: Query, calls_left: int) -> str | None:
+    """Why ``auto`` does not follow paths; None where it may.
+
+    Two paths with W = 0 show whether states merge; the ledger gets their calls.
+    """
+    problem = query.problem
+    if query.state is None:
+        return "no state is named"
+    if problem.deterministic:
+        return "the world has no chance in it"
+    if not problem.operator.built_in:
+        return "the operator is not built in"
+    if query.compute.executor not in (None, "compiled", "reference"):
+        return "paths run on executor compiled or reference"
+    try:
+        refuse_problem(problem)
+        rows = probe_paths(query, calls_left // PROBE_SHARE)
+    except OracleError:
+        raise
+    except SmoothcruiserError as error:
+        return str(error)
+    if len(rows) < PROBED_PATHS:
+        return "a path costs too many calls"
+    if rows[:, CUT_NODES].any():
+        return "states do not merge along a path"
+    calls_per_path = rows[:, NOISE_CALLS].mean() * (1 + USUAL_INNER)
+    if calls_per_path * LEAST_PATHS > calls_left:
+        return "the calls pay for too few paths"
+    return None
+
+
+def probe_paths(query: Query, most_calls: int) -> Any:
+    """Two paths of one inner sample with W = 0, in pilot streams of their own."""
+    from smoothcruiser.evaluation.critics import read_critic
+    from smoothcruiser.gap.path_machines import build_machine
+    from smoothcruiser.gap.ranges import value_rows
+
+    problem = query.problem
+    horizon, discount = problem.horizon, float(problem.discount)
+    head = horizon or math.ceil(1.0 / (1.0 - discount))
+    rule = GapRule(
+        discount,
+        head,
+        fixed=True,
+        ends_at_horizon=horizon is not None,
+        most_nodes=PROBED_NODES,
+    )
+    times = value_rows(problem, horizon, 2 if horizon is None else horizon + 1)
+    with (
+        pause_clock(),
+        closing(
+            build_machine(
+                problem, query.place, read_critic(problem, 0.0), None, query.seed
+            )
+        ) as machine,
+    ):
+        rows = machine.play_paths(
+            PROBE_START, PROBED_PATHS, rule, times, max(1, most_calls), pilot=True
+        )
+        query.ledger.spend(CallRole.PILOT, machine.calls)
+    return rows
