@@ -130,8 +130,10 @@ class CompiledMachine:
         }
         if parts:
             parts["ROW"] = compile_function(_no_row)
-        if critic is not None:
+        if critic not in (None, path_kernel.table_value):
             parts["CRITIC"] = critic
+        elif critic is not None and parts:
+            parts["CRITIC"] = compile_function(critic)
         if own_parts is not None:
             parts |= {
                 "VALUE": own_parts.value,
