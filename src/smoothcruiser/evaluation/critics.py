@@ -289,7 +289,7 @@ class ArrayCritic(Critic):
             raise self._no_entry(states[0])
         is_outside = (numbers < 0) | (numbers >= len(row))
         if is_outside.any():
-            raise self._no_entry(numbers[is_outside][0])
+            raise self._no_entry(numbers[is_outside][0].item())
         entries: Floats = row[numbers]
         return entries
 
