@@ -27,6 +27,7 @@ from smoothcruiser.jit.random.mirrored_streams import first_words
 import smoothcruiser as sc
 
 pytestmark = pytest.mark.compiles
+MAIN = 1  # the part of a run that is not its pilot
 FOREVER = 40  # rows of ``times``: more than any path has steps here
 
 
@@ -52,14 +53,14 @@ def player(state):
 
 
 def far_key(state):
-    """States that differ in the sign of the price count as one: a claim, here false."""
+    """States that differ in the sign of the price count as one."""
     return state[0], abs(state[1])
 
 
 def mirrored_step(state, action, rng):
     """A step to which the sign of the price is nothing: ``far_key`` is true of it."""
     level, price = state
-    sign = 1.0 if rng.random() < 0.5 else -1.0
+    sign = 1.0 if (rng.random() < 0.5) == (action == 0) else -1.0
     size = min(1.0, 0.6 * abs(price) + 0.3 * rng.random())
     return 0.2 * level - abs(price) * action, ((level + action) % 4, sign * size)
 
@@ -71,6 +72,11 @@ def critic(state, steps_left):
 def policy(state):
     p = 0.2 + 0.1 * state[0]
     return [p, 0.0, 1.0 - p] if state[0] % 2 else [p, 0.3, 0.7 - p]
+
+
+def signed_policy(state):
+    """A policy that tells states apart which ``far_key`` merges: walks go on in them."""
+    return [0.1, 0.2, 0.7] if state[1] > 0.0 else [0.6, 0.4, 0.0]
 
 
 @dataclass
@@ -123,7 +129,7 @@ CASES = {
     "game, player 2 relaxed": Case(
         endless, is_game=True, rule={"relaxed": 2, "walks_every_action": True, **CUTS}
     ),
-    "key": Case(mirrored_step, sc.Max(), more={"key": far_key}),
+    "key": Case(mirrored_step, policy=signed_policy, more={"key": far_key}),
     "prior, tails, cuts": Case(
         operator=sc.KL(0.4, (0.2, 0.5, 0.3)), rule={**TAIL, **CUTS}
     ),
@@ -144,7 +150,7 @@ def play_reference(case, path, **changes):
         case_policy,
         case.path_rule(**changes),
         case.times(),
-        first_words(5, 0),
+        first_words(5, MAIN),
         path,
     ).results()
 
@@ -159,19 +165,44 @@ def test_the_machine_computes_the_path_of_the_reference(name):
         assert row[UPPER] == pytest.approx(own["upper"], rel=1e-12)
         assert row[LOWER] == pytest.approx(own["lower"], rel=1e-12)
         assert row[POLICY_UPPER] == pytest.approx(own["policy upper"], rel=1e-12)
-        assert row[[NODES, NOISE_CALLS, INNER_CALLS]].tolist() == [
-            own["nodes"],
-            own["noise calls"],
-            own["inner calls"],
-        ]
+        if "key" not in case.more:  # a machine may merge fewer states
+            assert row[[NODES, NOISE_CALLS, INNER_CALLS]].tolist() == [
+                own["nodes"],
+                own["noise calls"],
+                own["inner calls"],
+            ]
         for columns, part in ((upper_columns, "actions"), (walk_columns, "walks")):
             for action, number in enumerate(row[columns(3)]):
                 wanted = own.get(part, {}).get(action, math.nan)
                 assert number == pytest.approx(wanted, rel=1e-12, nan_ok=True)
 
 
+class OwnCritic:
+    """W in Python, as machines ask for it."""
+
+    def values(self, states, steps_left):
+        return np.array([critic(state, steps_left) for state in states])
+
+    def compiled_parts(self, state_type):
+        return None
+
+
 def machine_rows(machines, case, count):
-    raise NotImplementedError
+    def start_walk():
+        return lambda state, action: case.policy(state)
+
+    machine = machines.build_machine(
+        case.problem(),
+        (0, 0.25),
+        OwnCritic(),
+        machines.LOOKAHEAD if case.policy == "lookahead" else start_walk,
+        5,
+        compiled=False,
+    )
+    try:
+        return machine.play_paths(0, count, case.path_rule(), case.times(), 10**6)
+    finally:
+        machine.close()
 
 
 @pytest.mark.parametrize("relaxed", [1, 2])
@@ -211,7 +242,7 @@ def test_the_means_of_the_reference_bracket_the_exact_value(relaxed):
             lambda _: shares,
             GapRule(discount=0.9, head=3, num_inner=1, relaxed=relaxed),
             tables,
-            first_words(11, 0),
+            first_words(11, MAIN),
             path,
         ).results()
         for path in range(1500)
@@ -243,7 +274,7 @@ def test_a_key_merges_states_whose_w_differs():
             **words,
         )
         rule, times = GapRule(discount=1.0, head=2), np.tile([-9.0, 9.0] * 3, (3, 1))
-        words_0 = first_words(3, 0)
+        words_0 = first_words(3, MAIN)
         worth = {True: 5.0, False: 0.0}
         return PathReference(
             coin, True, lambda s, _: worth[s], None, rule, times, words_0, path
