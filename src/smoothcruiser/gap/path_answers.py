@@ -109,7 +109,7 @@ def path_gap(request: GapRequest, assumed: tuple[str, ...], reason: str) -> Gap:
         shares = None if policy.reading is None else policy.reading.shares(state, None)
         check_purity(critic, [state], problem.horizon)
         with pause_clock():
-            machine = build_machine(
+            machine: Any = build_machine(
                 problem,
                 state,
                 critic,

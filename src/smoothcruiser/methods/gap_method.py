@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from smoothcruiser.errors import OracleError, SmoothcruiserError
 from smoothcruiser.estimate import Certificate, Estimate, best_action, estimate_subject
 from smoothcruiser.gap.gap_result import Gap
 from smoothcruiser.gap.path_rules import CUT_NODES, NOISE_CALLS, GapRule
