@@ -23,21 +23,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.engines.pools.threads import Threads
+from smoothcruiser.gap.path_machines import PathMachine
 from smoothcruiser.gap.path_rules import GapRule
-from smoothcruiser.gap.path_samples import PathPlayer, play_tables
+from smoothcruiser.gap.path_samples import play_tables
 from smoothcruiser.run_control.stop_requests import StopRequest
 
 Floats = NDArray[np.float64]
 
 PARTS = 16  # chunks of a block, at least: two workers wait for a thirty-second of it
-CHUNK_CALLS = {"compiled": 4_000_000, "reference": 20_000}  # about: a tenth of a second
+CHUNK_CALLS = {
+    "compiled": 4_000_000,
+    "reference": 20_000,
+}  # about: a tenth of a second
 
 
 class Chunk(NamedTuple):
     """Paths that one worker plays in one go."""
 
     first: int
-    count: int
+    num_paths: int
     calls: int  # at the most
     rules: tuple[GapRule, ...]
     times: Floats
@@ -46,14 +50,12 @@ class Chunk(NamedTuple):
 class PathCrew:
     """Machines that play the paths of a block."""
 
-    def __init__(self, machine: PathPlayer, workers: int, hold: StopRequest) -> None:
+    def __init__(self, machine: PathMachine, workers: int, hold: StopRequest) -> None:
         self.hold, self.name = hold, machine.name
-        # threads help machine code alone
-        is_compiled = machine.name == "compiled"
-        num_twins = workers - 1 if is_compiled else 0
+        num_twins = workers - 1 if runs_in_machine_code(machine) else 0
         self.machines = [machine, *(machine.twin() for _ in range(num_twins))]
         self.calls_before = sum(twin.calls for twin in self.machines[1:])
-        self.idle: SimpleQueue[PathPlayer] = SimpleQueue()
+        self.idle: SimpleQueue[PathMachine] = SimpleQueue()
         for player in self.machines:
             self.idle.put(player)
         self.threads: Threads | None = None
@@ -107,7 +109,7 @@ class PathCrew:
             nonlocal is_refused
             results[chunk.first] = tables
             is_refused = is_refused or report()
-            is_short = len(tables[0]) < chunk.count
+            is_short = len(tables[0]) < chunk.num_paths
             return is_refused or (is_short and self.is_stopped())
 
         calls_at_start = self.calls
@@ -118,13 +120,13 @@ class PathCrew:
             num_rows = 0 if part is None else len(part[0])
             if part is not None:
                 tables.append(part)
-            while num_rows < chunk.count and not is_over:
+            while num_rows < chunk.num_paths and not is_over:
                 calls_left = calls - (self.calls - calls_at_start)
                 is_over = self.is_stopped() or calls_left <= 0
                 if is_over:
                     break
                 single = chunk._replace(
-                    first=chunk.first + num_rows, count=1, calls=calls_left
+                    first=chunk.first + num_rows, num_paths=1, calls=calls_left
                 )
                 self._play_chunks([single], take)
                 row_tables = results.get(single.first, [np.empty((0, 0))])
@@ -132,12 +134,14 @@ class PathCrew:
                 if len(row_tables[0]):
                     tables.append(row_tables)
                     num_rows += 1
-            if num_rows < chunk.count:
+            if num_rows < chunk.num_paths:
                 is_over = True
                 break
         num_passes = len(plan[0])
         joined = [
-            np.concatenate([part[i] for part in tables]) if tables else np.empty((0, 0))
+            np.concatenate([part[i] for part in tables])
+            if tables
+            else np.empty((0, 0))
             for i in range(num_passes)
         ]
         return joined, is_over
@@ -182,7 +186,9 @@ class PathCrew:
 
     def _interrupt(self) -> None:
         for player in self.machines:
-            player.interrupt()
+            flag: Any = getattr(player, "stop", None)  # machine code reads it
+            if flag is not None:
+                flag[0] = 1
 
     def close(self) -> None:
         """End the threads; the first machine is its owner's."""
@@ -192,12 +198,21 @@ class PathCrew:
             player.close()
 
 
-def _play_chunk(idle: SimpleQueue[PathPlayer], chunk: Chunk) -> list[Floats]:
+def runs_in_machine_code(machine: PathMachine) -> bool:
+    """Whether threads help: no part of a path needs Python's lock."""
+    if machine.name != "compiled":
+        return False
+    from smoothcruiser.gap.compiled_machine import MixedMachine
+
+    return not isinstance(machine, MixedMachine)
+
+
+def _play_chunk(idle: SimpleQueue[PathMachine], chunk: Chunk) -> list[Floats]:
     """The tables of a chunk, by whichever machine is idle."""
     player = idle.get()
     try:
         return play_tables(
-            player, chunk.first, chunk.count, chunk.rules, chunk.times, chunk.calls
+            player, chunk.first, chunk.num_paths, chunk.rules, chunk.times, chunk.calls
         )
     finally:
         idle.put(player)

@@ -20,6 +20,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,12 +34,8 @@ from smoothcruiser.engines.inspection import (
 )
 from smoothcruiser.estimate import Interval
 from smoothcruiser.gap.path_crew import PathCrew
-from smoothcruiser.gap.path_samples import (
-    CALL_COLUMNS,
-    PathPlayer,
-    PathRequest,
-    read_samples,
-)
+from smoothcruiser.gap.path_machines import PathMachine
+from smoothcruiser.gap.path_samples import CALL_COLUMNS, PathRequest, read_samples
 from smoothcruiser.gap.path_summary import (
     PathRefit,
     PathStatements,
@@ -78,7 +75,7 @@ class GapRun:
     def __init__(
         self,
         task: PathRequest,
-        machine: PathPlayer,
+        machine: PathMachine,
         phases: Phases,
         control: Control,
         *,
@@ -110,7 +107,8 @@ class GapRun:
         self.plan: PathPlan | None = None
         self.pilot = Pilot(machine, task)
         self.reported_at = time.perf_counter()
-        self.is_reached = False
+        self.is_reached, self.next_check, self.num_refits = False, FIRST_CHECK, 0
+        self.crew: PathCrew | None = None
 
     @property
     def count(self) -> int:
@@ -125,8 +123,6 @@ class GapRun:
     def _path_calls(self) -> int:
         crew_calls = self.machine.calls if self.crew is None else self.crew.calls
         return crew_calls - self.calls_at_start
-
-    crew: PathCrew | None = None
 
     def run_paths(self) -> PathSummary:
         """The limits and estimates, when a limit or a stop came."""
@@ -208,17 +204,18 @@ class GapRun:
             crew.set_deadline(self.machine.deadline)
             while not self._must_stop() and not self._play_block(crew):
                 pass
+            self._narrow()
 
     def _play_block(self, crew: PathCrew) -> bool:
         """Play one block and bring the limits up to date; whether the run is over."""
-        assert self.plan is not None and self.statements is not None
+        assert self.plan is not None
+        assert self.statements is not None
         self._refit(crew)
         calls_left = self.most_calls - self.calls
         if calls_left <= 0:
             return True
-        next_check = max(FIRST_CHECK, math.ceil(RATIO * self.count))
         affordable = int(calls_left / (BLOCK_SHARE * max(1.0, self.largest_path)))
-        block_size = max(1, min(next_check - self.count, affordable))
+        block_size = max(1, min(self.next_check - self.count, affordable))
         tables, is_over = crew.play_block(
             self.count,
             block_size,
@@ -229,18 +226,26 @@ class GapRun:
         )
         if len(tables[0]):
             self._commit(tables)
-            has_crossed = self.statements.narrow()
-            low, high = self.statements.last_interval
-            promise = self.task.promise
-            self.is_reached = promise.asked and not promise.is_missed(
-                0.5 * (high - low), (low, high)
-            )
-            is_over = is_over or has_crossed or self.is_reached
+        if self.count >= self.next_check:
+            is_over = self._narrow() or is_over
         return is_over or self._report()
+
+    def _narrow(self) -> bool:
+        """Bring the limits up to date; whether nothing more is wanted."""
+        assert self.statements is not None
+        self.next_check = max(FIRST_CHECK, math.ceil(RATIO * self.count))
+        has_crossed = self.statements.narrow()
+        low, high = self.statements.last_interval
+        promise = self.task.promise
+        self.is_reached = promise.asked and not promise.is_missed(
+            0.5 * (high - low), (low, high)
+        )
+        return has_crossed or self.is_reached
 
     def _commit(self, tables: list[Floats]) -> None:
         """Take the paths of a block in, in the order of their numbers."""
-        assert self.plan is not None and self.statements is not None
+        assert self.plan is not None
+        assert self.statements is not None
         problem, plan = self.task.problem, self.plan
         losses = np.zeros(len(tables[0]))
         for rule, ranges, table in zip(plan.rules, plan.passes, tables, strict=True):
@@ -256,8 +261,9 @@ class GapRun:
 
     def _refit(self, crew: PathCrew) -> None:
         """Ask for a new W where it is time, and begin an era with its ranges."""
-        assert self.plan is not None and self.statements is not None
-        due = FIRST_REFIT * REFIT_RATIO ** self.num_refits
+        assert self.plan is not None
+        assert self.statements is not None
+        due = FIRST_REFIT * REFIT_RATIO**self.num_refits
         if self.refit is None or self.count < due:
             return
         self.num_refits += 1
@@ -281,11 +287,7 @@ class GapRun:
             PathRefit(self.count, new_plan.ranges, new_plan.clip, new_plan.root_value)
         )
 
-    num_refits = 0
-
     def _set_task(self, critic: Any) -> None:
-        from dataclasses import replace
-
         self.task = self.pilot.task = replace(self.task, critic=critic)
 
     def _report(self) -> bool:
@@ -335,7 +337,7 @@ class GapRun:
         stop = None if self.is_reached else self._stop_reason()
         forecast = forecast_from_facts(task) if plan is None else plan.forecast
         num_paths = self.count
-        common = {
+        common: dict[str, Any] = {
             "num_paths": num_paths,
             "cut_paths": self.num_cut,
             "nodes_per_path": self.num_nodes / max(1, num_paths),
@@ -375,6 +377,8 @@ class GapRun:
 
     def _stop_reason(self) -> StopReason | None:
         reason = self.control.check(self.calls)
+        if reason is None and self.phases.refused:
+            return StopReason.CALLBACK
         if reason is None and time.perf_counter() >= self.machine.deadline:
             return StopReason.SECONDS
         if reason is None and self.price is not None:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.gap.mixture_bounds import share_delta
+from smoothcruiser.gap.path_machines import PathCritic, PathMachine
 from smoothcruiser.gap.path_rules import (
     CUT_NODES,
     INNER_CALLS,
@@ -46,52 +47,6 @@ CALL_COLUMNS = {
 }
 
 
-class ValueCritic(Protocol):
-    """W in batches (``evaluation.critics.Critic``)."""
-
-    def values(self, states: Sequence[Any], steps_left: int | None) -> Floats:
-        """W of each state."""
-
-
-class PathPlayer(Protocol):
-    """The path machine, as a run of paths uses it (``path_machines``)."""
-
-    name: str
-    deadline: float
-
-    @property
-    def calls(self) -> int:
-        """Calls of the step so far, those of dropped paths included."""
-
-    def play_paths(
-        self,
-        first: int,
-        count: int,
-        rule: GapRule,
-        times: Floats,
-        most_calls: int,
-        *,
-        pilot: bool = False,
-    ) -> Floats:
-        """Rows of paths; fewer than ``count`` where a limit or a stop came."""
-
-    @property
-    def value_spans(self) -> Floats:
-        """The lowest and highest W seen, by row of ``times``."""
-
-    def interrupt(self) -> None:
-        """Ask a call of ``play_paths`` in another thread to end."""
-
-    def close(self) -> None:
-        """Release threads, where there are any."""
-
-    def twin(self) -> PathPlayer:
-        """The same machine for another thread."""
-
-    def replace_critic(self, critic: Any) -> None:
-        """Play all later paths with another W."""
-
-
 @dataclass(frozen=True)
 class PathRequest:
     """A request for paths; ``critic`` changes where W is fitted anew."""
@@ -99,7 +54,7 @@ class PathRequest:
     problem: Problem
     state: Any
     steps_left: int | None  # None: no horizon
-    critic: ValueCritic
+    critic: PathCritic
     delta: float
     promise: Promise
     players: tuple[int, ...] = (1,)  # relaxed: (1,), (2,) or (1, 2)
@@ -133,7 +88,7 @@ class PathRequest:
 
 
 def play_tables(
-    machine: PathPlayer,
+    machine: PathMachine,
     first: int,
     count: int,
     rules: Sequence[GapRule],

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from smoothcruiser.estimate import Interval
 from smoothcruiser.evaluation.path_rules import earned_range, value_range
 from smoothcruiser.gap.mixture_bounds import MixtureBounds
-from smoothcruiser.gap.path_samples import PathSamples, PathRequest, RunningMoments
+from smoothcruiser.gap.path_samples import PathRequest, PathSamples, RunningMoments
 from smoothcruiser.gap.pilot import GapForecast, PathPlan
 from smoothcruiser.gap.ranges import PathRanges
 from smoothcruiser.run_control.control import StopReason
@@ -322,7 +322,5 @@ def sum_calls_by_role(
     roles: Sequence[str], role_calls: Floats, **calls: int
 ) -> dict[str, int]:
     """Calls by role: those of the paths that count, and ``calls`` for all else."""
-    counts = {
-        role: int(count) for role, count in zip(roles, role_calls, strict=True)
-    }
+    counts = {role: int(count) for role, count in zip(roles, role_calls, strict=True)}
     return {name: count for name, count in {**calls, **counts}.items() if count}

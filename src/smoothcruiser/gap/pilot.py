@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.gap.mixture_bounds import EDGE_WEIGHT, pole_weights
+from smoothcruiser.gap.path_machines import PathMachine
 from smoothcruiser.gap.path_rules import (
     CLIP_HIGH,
     CLIP_LOW,
@@ -46,9 +47,8 @@ from smoothcruiser.gap.path_rules import (
     GapRule,
 )
 from smoothcruiser.gap.path_samples import (
-    PathPlayer,
-    PathSamples,
     PathRequest,
+    PathSamples,
     play_tables,
     read_samples,
 )
@@ -231,7 +231,7 @@ def _path_forms(task: PathRequest) -> list[GapRule]:
 class Pilot:
     """The pilot of one run, and those of its refits."""
 
-    def __init__(self, machine: PathPlayer, task: PathRequest) -> None:
+    def __init__(self, machine: PathMachine, task: PathRequest) -> None:
         self.machine, self.task = machine, task
         self.num_paths = 0  # pilot paths so far: refits take fresh ones
         self.calls = 0
@@ -321,9 +321,7 @@ class Pilot:
         )
         if len(tables[0]) < PILOT_PATHS:
             return None
-        return summarize(
-            read_samples(task, tables), tables, self.machine.value_spans
-        )
+        return summarize(read_samples(task, tables), tables, self.machine.value_spans)
 
 
 def narrow_spans(spans: Floats, tables: list[Floats]) -> Floats:
@@ -338,9 +336,7 @@ def narrow_spans(spans: Floats, tables: list[Floats]) -> Floats:
     )
 
 
-def summarize(
-    samples: PathSamples, tables: list[Floats], spans: Floats
-) -> PilotStats:
+def summarize(samples: PathSamples, tables: list[Floats], spans: Floats) -> PilotStats:
     """The numbers of pilot paths that choices depend on."""
     walk_scores = tables[0][:, [WALK_SCORE_HIGH, WALK_SCORE_LOW]]
     walk_scores = walk_scores[np.isfinite(walk_scores)]  # no score in a single layer

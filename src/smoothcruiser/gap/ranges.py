@@ -69,11 +69,7 @@ from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.evaluation.path_fitting import COINS, UNIT
-from smoothcruiser.evaluation.path_rules import (
-    earned_range,
-    step_income,
-    value_range,
-)
+from smoothcruiser.evaluation.path_rules import earned_range, step_income, value_range
 from smoothcruiser.gap.path_rules import (
     CLIP_HIGH,
     CLIP_LOW,
@@ -205,7 +201,9 @@ def path_ranges(
         )
     gap = math.nextafter(upper + walk_low, math.inf)
     if sign > 0.0:
-        return PathRanges(upper, -walk_low, gap, walk_high, -walk_low, cut_end <= upper)
+        return PathRanges(
+            upper, -walk_low, gap, walk_high, -walk_low, cut_end <= upper
+        )
     return PathRanges(walk_low, -upper, gap, walk_low, -walk_high, cut_end <= upper)
 
 
@@ -273,9 +271,7 @@ def _cut_end(
     return _round_up(own.root + cut + largest + lift, (own.root, cut, largest, lift))
 
 
-def _open_end(
-    problem: Problem, rule: GapRule, own: _Pass, *, for_walk: bool
-) -> float:
+def _open_end(problem: Problem, rule: GapRule, own: _Pass, *, for_walk: bool) -> float:
     """The range without the cut at c, rounded up; other cuts may be anywhere."""
     steps, rows = longest_path(rule), len(own.clip_low)
     num_terms = min(steps, rows)
@@ -387,7 +383,11 @@ def check_ranges(
     """
     is_first = relaxed == 1
     checks = (
-        (UPPER, None if is_first else ranges.lower, ranges.upper if is_first else None),
+        (
+            UPPER,
+            None if is_first else ranges.lower,
+            ranges.upper if is_first else None,
+        ),
         (LOWER, ranges.walk_lower, None),
         (POLICY_UPPER, None, ranges.walk_upper),
     )

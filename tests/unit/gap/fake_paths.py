@@ -79,17 +79,12 @@ class FakeMachine:
         return np.array(rows).reshape(len(rows), count_columns(self.num_actions))
 
     def twin(self):
-        twin = type(self)(
-            self.law, self.num_actions, self.cost, self.sleep, self.loss
-        )
+        twin = type(self)(self.law, self.num_actions, self.cost, self.sleep, self.loss)
         twin.name, twin.deadline = self.name, self.deadline
         return twin
 
     def replace_critic(self, critic):
         self.critics.append(critic)
-
-    def interrupt(self):
-        pass
 
     def close(self):
         pass

@@ -69,9 +69,7 @@ def test_edges_that_change_between_eras_keep_the_promise():
     assert bounds.highs.max() <= 10.0  # no mean is above any edge
 
 
-@pytest.mark.parametrize(
-    "mutation", ["clipped above", "finished paths", "normal"]
-)
+@pytest.mark.parametrize("mutation", ["clipped above", "finished paths", "normal"])
 def test_wrong_limits_fail_too_often(mutation):
     samples, truth = two_points()
     if mutation == "clipped above":
@@ -116,7 +114,8 @@ def test_small_noise_brings_limits_near_the_mean_and_large_counts_nearer():
         for begin in (0, 300):
             bounds.take_samples(samples[begin : 300 if begin == 0 else None])
             limits.append(float(bounds.lower_highs()[0]))
-    assert limits[1] < limits[0] and limits[3] < limits[2]
+    assert limits[1] < limits[0]
+    assert limits[3] < limits[2]
     # log(1/alpha)/n of the range at the edge, and log(1/.9) for the weight
     assert limits[1] - 1.0 < 1.1 * (math.log(1 / ALPHA) + 0.11) / 3000
 

@@ -157,8 +157,16 @@ class SmallWorld:
                 break
         else:
             tail = self.worth(length, state)
-            low = x + weights[length] * (times[length, POLICY_LOW] - tail) if low is None else low
-            high = x + weights[length] * (times[length, POLICY_HIGH] - tail) if high is None else high
+            low = (
+                x + weights[length] * (times[length, POLICY_LOW] - tail)
+                if low is None
+                else low
+            )
+            high = (
+                x + weights[length] * (times[length, POLICY_HIGH] - tail)
+                if high is None
+                else high
+            )
         return x if low is None else low, x if high is None else high
 
 
@@ -175,11 +183,14 @@ def check_world(world, lengths, sign=1):
             assert x <= ranges.upper if sign > 0 else x >= ranges.lower
             reached = max(reached, sign * x)
             low, high = world.walk(times, noise, inner, length, noise, sign)
-            assert ranges.walk_lower <= low and high <= ranges.walk_upper
+            assert ranges.walk_lower <= low
+            assert high <= ranges.walk_upper
             if sign > 0:
-                assert low >= ranges.lower and x - low <= ranges.gap
+                assert low >= ranges.lower
+                assert x - low <= ranges.gap
             else:
-                assert high <= ranges.upper and high - x <= ranges.gap
+                assert high <= ranges.upper
+                assert high - x <= ranges.gap
     return reached
 
 
