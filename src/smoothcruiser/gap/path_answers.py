@@ -17,7 +17,7 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,12 @@ from smoothcruiser.estimate import (
     not_excluded,
     note_agreement,
 )
-from smoothcruiser.evaluation.critics import Critic, check_purity, read_critic
+from smoothcruiser.evaluation.critics import (
+    Critic,
+    check_purity,
+    compare_values,
+    read_critic,
+)
 from smoothcruiser.evaluation.path_rules import earned_range
 from smoothcruiser.evaluation.policies import path_walks
 from smoothcruiser.evaluation.policy_reading import PolicyReading, read_policy
@@ -44,20 +49,26 @@ from smoothcruiser.gap.path_run import DEFAULT_CALLS, GapRun
 from smoothcruiser.gap.path_samples import PathRequest
 from smoothcruiser.gap.path_summary import PathSummary
 from smoothcruiser.gap.request_reading import GapRequest
+from smoothcruiser.jit.random import Key
+from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators.outward import add_intervals
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.step_errors import call_oracle, contradiction
 from smoothcruiser.progress import Phases
 from smoothcruiser.run_control.clock import pause_clock
 from smoothcruiser.run_control.control import Control
 from smoothcruiser.run_control.stop_requests import stoppable_run
 from smoothcruiser.states.identity import check_recognizable
+from smoothcruiser.states.state_copies import lend_copy
 
 # calls where an accuracy is asked for and no limit: minutes
 MOST_CALLS = {"compiled": 10**10, "reference": 10**7}
 NUM_LOOKAHEAD = 8  # inner samples of a policy that is greedy on W
 ZERO_VALUE = 0.0  # a critic for the price before any call
 FEW_NODES = 2**20  # of a layer: a cap below that is one that the calls enforce
+CHECKED_STATES = 64  # at which W is asked before and after the paths
+CHECKED_SHARE = 100  # of the calls: at most so much for finding them
 LIMITED = "Such worlds are limited to about K^H <= 1e6 states."
 OWN_FIT = "the value was fitted before these paths, on streams of its own"
 
@@ -107,7 +118,8 @@ def path_gap(request: GapRequest, assumed: tuple[str, ...], reason: str) -> Gap:
         control = Control(query.limits, hold, phases)
         critic = read_critic(problem, 0.0 if request.value is None else request.value)
         shares = None if policy.reading is None else policy.reading.shares(state, None)
-        check_purity(critic, [state], problem.horizon)
+        states, walk_calls = visit_states(request)
+        values = check_purity(critic, states, problem.horizon)
         with pause_clock():
             machine: Any = build_machine(
                 problem,
@@ -124,11 +136,15 @@ def path_gap(request: GapRequest, assumed: tuple[str, ...], reason: str) -> Gap:
                 machine,
                 phases,
                 control,
-                most_calls=most_calls(request, machine),
+                most_calls=max(1, most_calls(request, machine) - walk_calls),
                 workers=query.compute.workers or os.cpu_count() or 1,
             )
             summary = run.run_paths()
+        # those that were asked for the first time before may answer otherwise now
+        compare_values(states, values, critic.values(states, problem.horizon))
     check_unchanged(policy, problem, state, shares)
+    inspected = walk_calls + summary.calls.get("inspection", 0)
+    summary = replace(summary, calls={**summary.calls, "inspection": inspected})
     texts = {
         "assumed": (*assumed, *machine.assumed),
         "reason": reason,
@@ -145,6 +161,31 @@ def most_calls(request: GapRequest, machine: PathMachine) -> int:
         return query.limits.calls
     is_unlimited = not query.promise.asked and query.limits.seconds is None
     return (DEFAULT_CALLS if is_unlimited else MOST_CALLS)[machine.name]
+
+
+def visit_states(request: GapRequest) -> tuple[list[Any], int]:
+    """Some states of random walks from the start, and the calls that they took.
+
+    W is asked about them before the paths and after, to see whether it is one function.
+    """
+    query = request.query
+    problem, state = query.problem, query.place
+    most_steps = CHECKED_STATES - 1
+    if query.limits.calls is not None:
+        most_steps = min(most_steps, query.limits.calls // CHECKED_SHARE)
+    rng = stream(query.seed, (Key.GAP, CHECKED_STATES))
+    states, current = [state], state
+    for _ in range(most_steps):
+        legal_actions = problem.legal_actions(current)
+        action = legal_actions[rng.integers(len(legal_actions))]
+        _, current, is_over = call_oracle(
+            problem, lend_copy(current), action, rng, -math.inf, math.inf, True
+        )
+        if is_over or problem.is_terminal(current):
+            current = state
+        else:
+            states.append(current)
+    return states, most_steps
 
 
 # --- policies -------------------------------------------------------------------
@@ -247,6 +288,9 @@ def gap_of(
         if request.value is not None or request.has_own_policy
         else OWN_FIT,
     )
+    for low, high in (summary.interval, summary.policy_interval):
+        if low > high:
+            raise contradiction(state, request.delta, assumed)
     certificate = GapCertificate(
         kind="gap",
         interval=interval,

@@ -119,6 +119,10 @@ class PathStatements:
             "policy_upper": policy_high,
             "policy_lower": -policy_low,
         }
+        if self.task.has_policy and not self.task.is_game:
+            # the walk's end is one of the policy's value too: V's bounds are not its
+            walk_name = "lower" if self.task.players == (1,) else "upper"
+            highs[walk_name] = highs[f"policy_{walk_name}"]
         q_low, q_high = self._q_bounds()
         num_legal = len(self.legal)
         first_highs = [highs[name] for name in self.names]
@@ -214,8 +218,10 @@ class PathStatements:
 
     def _interval_now(self) -> Interval:
         """The ends from samples of V, and from the actions' limits together."""
-        low, high = -self._high("lower"), self._high("upper")
         task, legal = self.task, self.legal
+        first_low, first_high = first_interval(task)
+        low = max(first_low, -self._high("lower"))
+        high = min(first_high, self._high("upper"))
         if legal and not task.is_game:
             operator = task.problem.operator
             weights = operator.weights(task.problem.num_actions)
