@@ -169,3 +169,85 @@ def test_certified_search_gives_the_upper_end_where_it_is_named():
     assert gap.calls["search"] + gap.calls["policy"] == gap.num_calls <= 20_000
     assert gap.certificate.shares == {"search": 0.025, "policy": 0.025}
     assert sc.Gap.from_json(gap.to_json()) == gap
+
+
+# --- paths ----------------------------------------------------------------------
+
+PATHS = {"upper": "paths", "executor": "reference", "seed": 1}
+
+
+@pytest.mark.parametrize("operator", OPERATORS[:3], ids=lambda o: o.name)
+@pytest.mark.parametrize("players", [None, [1, 2, 1, 2, 2, 1]], ids=["mdp", "game"])
+def test_paths_hold_what_the_known_model_says(operator, players):
+    problem, policy = random_model(operator, players, horizon=3)
+    known = sc.gap(problem, policy=policy)
+    gap = sc.gap(problem, policy, sc.solve(problem), budget=40_000, **PATHS)
+    assert gap.upper == "paths"
+    assert sum(gap.calls.values()) == gap.num_calls <= 40_000
+    assert gap.interval[0] <= known.interval[0] <= known.interval[1] <= gap.interval[1]
+    assert gap.policy_interval[0] <= known.policy_value <= gap.policy_interval[1]
+    assert known.regret - 1e-9 <= gap.regret < known.regret + 1.5
+    if players is None:
+        for low_high, q in zip(gap.q_intervals, known.q_values, strict=True):
+            assert math.isnan(q) or low_high[0] <= q <= low_high[1]
+    assert sc.Gap.from_json(gap.to_json()) == gap
+
+
+def test_a_bound_on_v_says_nothing_of_a_policy_that_loses():
+    """gap-referee, item 7: V >= 0 is declared and true, the policy earns -5 a step."""
+
+    def step(state, action, rng):
+        return (-5.0 if action == 0 else 0.1 * rng.random()), 1 - state
+
+    problem = mdp(step, reward_range=(-5, 1), value_bounds=(0.0, 2.0))
+    gap = sc.gap(problem, lambda state: 0, 0.0, budget=20_000, **PATHS)
+    assert gap.policy_interval[0] <= -10.0 <= gap.policy_interval[1] < -8.0
+    assert gap.regret >= 10.0 + gap.interval[0]
+
+
+class Changes:
+    """A function whose answers change after some calls."""
+
+    def __init__(self, calls):
+        self.calls = calls
+
+    def __call__(self, state):
+        self.calls -= 1
+        return 0 if self.calls > 0 else 1
+
+
+@pytest.mark.parametrize("calls", [3, 300])
+def test_a_value_that_remembers_is_refused(calls):
+    with pytest.raises(sc.InvalidInput, match="one fixed function"):
+        sc.gap(mdp(), lambda state: 1, Changes(calls), budget=20_000, **PATHS)
+
+
+def test_a_policy_that_learns_is_refused():
+    with pytest.raises(sc.InvalidInput, match="learns or remembers"):
+        sc.gap(mdp(), Changes(100), 1.2, budget=20_000, **PATHS)
+
+
+def test_declared_bounds_that_are_false_are_an_error():
+    problem = mdp(value_bounds=(1.9, 2.0))
+    with pytest.raises(sc.OracleError, match="exclude each other"):
+        sc.gap(problem, lambda state: 1, 1.2, budget=20_000, **PATHS)
+
+
+def test_the_seed_is_fresh_unless_it_is_named():
+    asked = {**PATHS, "seed": None, "budget": 2_000}
+    seeds = {sc.gap(mdp(), lambda state: 1, 1.2, **asked).seed for _ in range(2)}
+    assert len(seeds) == 2
+    gap = sc.gap(mdp(), lambda state: 1, 1.2, **{**asked, "seed": 5})
+    assert gap.seed == gap.certificate.seed == 5
+    again = sc.gap(mdp(), lambda state: 1, 1.2, **{**asked, "seed": 5})
+    assert (again.interval, again.regret) == (gap.interval, gap.regret)
+
+
+def test_a_world_that_never_merges_says_so():
+    def drift(state, action, rng):
+        return min(1.0, abs(state)), 0.9 * state + 0.5 * action + 0.3 * rng.normal()
+
+    problem = mdp(drift, num_actions=3, discount=0.9, initial_state=0.0)
+    gap = sc.gap(problem, lambda state: 1, 1.0, budget=10_000, **PATHS)
+    assert "K^H" in " ".join(gap.notes)
+    assert gap.interval == problem.facts.value_bounds(1) or gap.epsilon > 1.0
