@@ -67,6 +67,8 @@ MOST_CALLS = {"compiled": 10**10, "reference": 10**7}
 NUM_LOOKAHEAD = 8  # inner samples of a policy that is greedy on W
 ZERO_VALUE = 0.0  # a critic for the price before any call
 FEW_NODES = 2**20  # of a layer: a cap below that is one that the calls enforce
+FIT_CALLS = {"compiled": 2_000_000, "reference": 100_000}  # of a fit, at the most
+FIT_SHARE = 8  # of the budget and of the seconds: at most an eighth goes into the fit
 CHECKED_STATES = 64  # at which W is asked before and after the paths
 CHECKED_SHARE = 100  # of the calls: at most so much for finding them
 LIMITED = "Such worlds are limited to about K^H <= 1e6 states."
@@ -116,9 +118,10 @@ def path_gap(request: GapRequest, assumed: tuple[str, ...], reason: str) -> Gap:
     with stoppable_run() as hold:
         phases = Phases(query.progress, hold)
         control = Control(query.limits, hold, phases)
-        critic = read_critic(problem, 0.0 if request.value is None else request.value)
         shares = None if policy.reading is None else policy.reading.shares(state, None)
         states, walk_calls = visit_states(request)
+        call_seconds = control.clock.elapsed() / max(1, walk_calls)
+        critic, fit_calls = find_critic(request, call_seconds)
         values = check_purity(critic, states, problem.horizon)
         with pause_clock():
             machine: Any = build_machine(
@@ -136,15 +139,16 @@ def path_gap(request: GapRequest, assumed: tuple[str, ...], reason: str) -> Gap:
                 machine,
                 phases,
                 control,
-                most_calls=max(1, most_calls(request, machine) - walk_calls),
+                most_calls=max(1, most_calls(request, machine) - walk_calls - fit_calls),
                 workers=query.compute.workers or os.cpu_count() or 1,
             )
             summary = run.run_paths()
         # those that were asked for the first time before may answer otherwise now
         compare_values(states, values, critic.values(states, problem.horizon))
     check_unchanged(policy, problem, state, shares)
-    inspected = walk_calls + summary.calls.get("inspection", 0)
-    summary = replace(summary, calls={**summary.calls, "inspection": inspected})
+    calls = {**summary.calls, "fit": fit_calls + summary.calls.get("fit", 0)}
+    calls["inspection"] = walk_calls + summary.calls.get("inspection", 0)
+    summary = replace(summary, calls=calls)
     texts = {
         "assumed": (*assumed, *machine.assumed),
         "reason": reason,
@@ -161,6 +165,35 @@ def most_calls(request: GapRequest, machine: PathMachine) -> int:
         return query.limits.calls
     is_unlimited = not query.promise.asked and query.limits.seconds is None
     return (DEFAULT_CALLS if is_unlimited else MOST_CALLS)[machine.name]
+
+
+def find_critic(request: GapRequest, call_seconds: float) -> tuple[Critic, int]:
+    """W, and the calls of its fit where nobody gave it.
+
+    A fit gets a share of the limits, and no more than its samples are worth.
+    """
+    query = request.query
+    problem, limits = query.problem, query.limits
+    if request.value is not None:
+        return read_critic(problem, request.value), 0
+    from smoothcruiser.gap.fitting.value_fitting import fit_value
+
+    is_machine_code = problem.is_compiled and query.compute.executor != "reference"
+    fit_calls = FIT_CALLS["compiled" if is_machine_code else "reference"]
+    if limits.calls is not None:
+        fit_calls = min(fit_calls, limits.calls // FIT_SHARE)
+    if limits.seconds is not None and not is_machine_code:
+        affordable = limits.seconds / FIT_SHARE / max(call_seconds, 1e-9)
+        fit_calls = min(fit_calls, int(min(affordable, 1e12)))
+    fitted = fit_value(
+        problem,
+        query.place,
+        calls=max(1, fit_calls),
+        policy=request.policies[0],
+        features=request.features,
+        seed=query.seed,
+    )
+    return fitted.critic, fitted.calls
 
 
 def visit_states(request: GapRequest) -> tuple[list[Any], int]:
