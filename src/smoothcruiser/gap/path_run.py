@@ -44,11 +44,12 @@ from smoothcruiser.gap.path_summary import (
     policy_bounds,
     sum_calls_by_role,
 )
-from smoothcruiser.gap.pilot import PathPlan, Pilot, forecast_from_facts
-from smoothcruiser.gap.ranges import check_ranges, rounding_losses
+from smoothcruiser.gap.pilot import PathPlan, Pilot, forecast_from_facts, pilot_rules
+from smoothcruiser.gap.ranges import check_ranges, rounding_losses, value_rows
 from smoothcruiser.progress import Phases, time_left
 from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.run_control.call_seconds import warn_if_overdue
+from smoothcruiser.run_control.clock import pause_clock
 from smoothcruiser.run_control.control import Control, StopReason
 from smoothcruiser.run_control.stop_requests import StopRequest
 
@@ -127,6 +128,7 @@ class GapRun:
     def run_paths(self) -> PathSummary:
         """The limits and estimates, when a limit or a stop came."""
         control, time_limit = self.control, self.control.limits.seconds
+        self._compile()
         pairs = self._inspect_before()
         if time_limit is not None:
             last_look = min(LOOK_SECONDS, AFTER_SHARE * time_limit)
@@ -142,6 +144,13 @@ class GapRun:
 
     def _must_stop(self) -> bool:
         return self.control.check(self.calls) is not None
+
+    def _compile(self) -> None:
+        """Compile the machine by playing no path; the clock stands still meanwhile."""
+        rule = pilot_rules(self.task)[0]
+        times = value_rows(self.task.problem, self.task.steps_left, 2)
+        with pause_clock():
+            self.machine.play_paths(0, 0, rule, times, 0, pilot=True)
 
     # --- inspections ------------------------------------------------------------
 

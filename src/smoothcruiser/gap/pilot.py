@@ -207,6 +207,16 @@ def _count_rows(task: PathRequest) -> int:
     return 2 if task.steps_left is None else task.steps_left + 1
 
 
+def pilot_rules(task: PathRequest) -> list[GapRule]:
+    """The rules that are compared first, each with the fewest inner samples."""
+    num_inner = 0 if task.has_outcomes else INNER_COUNTS[0]
+    forms = [
+        form._replace(num_inner=num_inner, mirrored=num_inner > 0)
+        for form in _path_forms(task)
+    ]
+    return [replace_players(form, task, 0) for form in forms]
+
+
 def _path_forms(task: PathRequest) -> list[GapRule]:
     """The rules to choose from by the length of a path, the shortest first."""
     discount = float(task.problem.discount)
@@ -249,11 +259,7 @@ class Pilot:
         self.last_call, self.late = self.machine.calls + most_calls, deadline
         task, best = self.task, None
         calls_before = self.machine.calls
-        num_inner = 0 if task.has_outcomes else INNER_COUNTS[0]
-        forms = [
-            form._replace(num_inner=num_inner, mirrored=num_inner > 0)
-            for form in _path_forms(task)
-        ]
+        forms = pilot_rules(task)
         for cap in NODE_CAPS:
             best = self._compare([forms[0]._replace(most_nodes=cap)], best, calls_left)
             if best is not None:

@@ -156,17 +156,10 @@ class SmallWorld:
             if state < 0 or (not rule.fixed and t == length - 1):
                 break
         else:
-            tail = self.worth(length, state)
-            low = (
-                x + weights[length] * (times[length, POLICY_LOW] - tail)
-                if low is None
-                else low
-            )
-            high = (
-                x + weights[length] * (times[length, POLICY_HIGH] - tail)
-                if high is None
-                else high
-            )
+            tail = weights[length] * self.worth(length, state)
+            ends = weights[length] * times[length, [POLICY_LOW, POLICY_HIGH]] - tail
+            low = x + ends[0] if low is None else low
+            high = x + ends[1] if high is None else high
         return x if low is None else low, x if high is None else high
 
 
