@@ -102,7 +102,7 @@ def make_task(request: GapRequest, critic: Any = None) -> PathRequest:
         request.delta,
         query.promise,
         players=(1, 2) if problem.is_game else (1,),
-        wants_actions=query.promise.target == "q_values",
+        wants_actions=request.wants_actions,
         num_lookahead=0 if request.has_own_policy else NUM_LOOKAHEAD,
         seed=query.seed,
     )
@@ -391,7 +391,7 @@ def action_values(
     """Estimates and intervals by action; empty where only the value was asked for."""
     query = request.query
     problem, state = query.problem, query.place
-    if query.promise.target == "value":
+    if not request.wants_actions:
         return (), ()
     mover = problem.mover(state)
     q_bounds = problem.facts.q_bounds(mover, problem.horizon)

@@ -92,8 +92,8 @@ class PathStatements:
             self.names += ["policy_lower"] if task.players != (1,) else []
         num_legal = len(self.legal)
         alphas = [self._share(name) for name in self.names]
-        alphas += [self.shares["upper"]] * num_legal
-        alphas += [self.shares["lower"]] * num_legal
+        alphas += [self.shares.get("upper_action", 0.0)] * num_legal
+        alphas += [self.shares.get("lower_action", 0.0)] * num_legal
         self.bounds = MixtureBounds(alphas, self._first_highs(), plan.weights)
         self.moments = RunningMoments(4 + 2 * num_legal)
         self.last_interval = first_interval(task)
@@ -263,6 +263,11 @@ class PathStatements:
             difference = policy_high - low
         difference = math.nextafter(difference, math.inf)
         return max(0.0, min(self._high("gap"), difference))
+
+    def action_half_width(self) -> float:
+        """The largest half-width of an action's limits; 0 where there are none."""
+        lows, highs = self._q_limits()
+        return 0.5 * float(np.max(highs - lows, initial=0.0))
 
     def q_intervals(self) -> tuple[Interval, ...]:
         """The limits of each action's value."""

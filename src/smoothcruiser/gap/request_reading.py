@@ -69,6 +69,7 @@ class GapRequest:
     upper: str = "auto"
     inner: int | None = None  # None: chosen by the pilot
     features: Callable[..., Any] | None = None
+    wants_actions: bool = True  # whether values of actions are stated too
 
     @property
     def has_own_policy(self) -> bool:
@@ -93,7 +94,8 @@ def read_request(
     }
     plan_keywords.setdefault("delta", DEFAULT_DELTA)
     plan_keywords.setdefault("seed", secrets.randbits(SEED_BITS))
-    query = Query.of(problem, state, **plan_keywords)
+    # epsilon is about V; the values of actions come with it
+    query = Query.of(problem, state, target="value", **plan_keywords)
     problem.start(state)  # refuses where no state is known
     upper = keywords.get("upper", "auto")
     if upper not in UPPER_ENDS:

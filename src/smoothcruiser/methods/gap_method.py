@@ -64,6 +64,7 @@ class GapMethod(Method):
             upper="paths",
             inner=read_inner(self.inner),
             features=self.features,
+            wants_actions=query.promise.target == "q_values",
         )
         return PreparedGap(
             method=self,
