@@ -163,20 +163,33 @@ class MixtureBounds:
 
 
 def share_delta(
-    delta: float, *, has_policy: bool, num_actions: int, is_game: bool = False
+    delta: float,
+    *,
+    has_policy: bool,
+    num_actions: int,
+    is_game: bool = False,
+    value_share: float | None = None,
 ) -> dict[str, float]:
     """The failure probabilities of the statements of one answer; they sum to delta.
 
-    ``upper`` and ``lower`` are those of the interval, and of each action's value, where
-    they are stated (``num_actions`` above 0). ``gap`` is for upper - lower on the same
-    paths, ``policy`` for the far end of the policy's own interval. In a game its two
-    ends are ``policy`` and ``policy_low``: no end of the interval is an end of it.
+    ``upper`` and ``lower`` are those of the interval, ``upper_action`` and
+    ``lower_action`` of each action's value, where they are stated (``num_actions``
+    above 0). ``gap`` is for upper - lower on the same paths, ``policy`` for the far end
+    of the policy's own interval. In a game its two ends are ``policy`` and
+    ``policy_low``: no end of the interval is an end of it. ``value_share`` is the
+    interval's part of each side, by default that of one statement among all.
     """
+    side = (0.35 if has_policy else 0.5) * delta
+    own_share = 1.0
+    shares = {}
+    if num_actions:
+        own_share = 1.0 / (num_actions + 1) if value_share is None else value_share
+        each = (1.0 - own_share) * side / num_actions
+        shares = {"upper_action": each, "lower_action": each}
+    shares |= {"upper": own_share * side, "lower": own_share * side}
     if not has_policy:
-        half = 0.5 * delta / (num_actions + 1)
-        return {"upper": half, "lower": half}
-    side = 0.35 * delta / (num_actions + 1)
-    shares = {"upper": side, "lower": side, "gap": 0.2 * delta}
+        return shares
+    shares["gap"] = 0.2 * delta
     if is_game:
         return {**shares, "policy": 0.05 * delta, "policy_low": 0.05 * delta}
     return {**shares, "policy": 0.1 * delta}

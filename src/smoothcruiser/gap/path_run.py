@@ -246,8 +246,11 @@ class GapRun:
         has_crossed = self.statements.narrow()
         low, high = self.statements.last_interval
         promise = self.task.promise
+        half_width = 0.5 * (high - low)
+        if promise.target == "q_values":
+            half_width = max(half_width, self.statements.action_half_width())
         self.is_reached = promise.asked and not promise.is_missed(
-            0.5 * (high - low), (low, high)
+            half_width, (low, high)
         )
         return has_crossed or self.is_reached
 

@@ -47,6 +47,10 @@ CALL_COLUMNS = {
 }
 
 
+# the interval's part of each side of delta, where epsilon is about V alone
+VALUE_SHARE = 0.8
+
+
 @dataclass(frozen=True)
 class PathRequest:
     """A request for paths; ``critic`` changes where W is fitted anew."""
@@ -84,6 +88,7 @@ class PathRequest:
             has_policy=self.has_policy,
             num_actions=len(self.legal),
             is_game=self.is_game,
+            value_share=VALUE_SHARE if self.promise.target == "value" else None,
         )
 
 

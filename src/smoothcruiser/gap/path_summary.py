@@ -92,8 +92,8 @@ class PathStatements:
             self.names += ["policy_lower"] if task.players != (1,) else []
         num_legal = len(self.legal)
         alphas = [self._share(name) for name in self.names]
-        alphas += [self.shares["upper"]] * num_legal
-        alphas += [self.shares["lower"]] * num_legal
+        alphas += [self.shares.get("upper_action", 0.0)] * num_legal
+        alphas += [self.shares.get("lower_action", 0.0)] * num_legal
         self.bounds = MixtureBounds(alphas, self._first_highs(), plan.weights)
         self.moments = RunningMoments(4 + 2 * num_legal)
         self.last_interval = first_interval(task)
@@ -119,6 +119,10 @@ class PathStatements:
             "policy_upper": policy_high,
             "policy_lower": -policy_low,
         }
+        if self.task.has_policy and not self.task.is_game:
+            # the walk's end is one of the policy's value too: V's bounds are not its
+            walk_name = "lower" if self.task.players == (1,) else "upper"
+            highs[walk_name] = highs[f"policy_{walk_name}"]
         q_low, q_high = self._q_bounds()
         num_legal = len(self.legal)
         first_highs = [highs[name] for name in self.names]
@@ -214,8 +218,10 @@ class PathStatements:
 
     def _interval_now(self) -> Interval:
         """The ends from samples of V, and from the actions' limits together."""
-        low, high = -self._high("lower"), self._high("upper")
         task, legal = self.task, self.legal
+        first_low, first_high = first_interval(task)
+        low = max(first_low, -self._high("lower"))
+        high = min(first_high, self._high("upper"))
         if legal and not task.is_game:
             operator = task.problem.operator
             weights = operator.weights(task.problem.num_actions)
@@ -257,6 +263,11 @@ class PathStatements:
             difference = policy_high - low
         difference = math.nextafter(difference, math.inf)
         return max(0.0, min(self._high("gap"), difference))
+
+    def action_half_width(self) -> float:
+        """The largest half-width of an action's limits; 0 where there are none."""
+        lows, highs = self._q_limits()
+        return 0.5 * float(np.max(highs - lows, initial=0.0))
 
     def q_intervals(self) -> tuple[Interval, ...]:
         """The limits of each action's value."""

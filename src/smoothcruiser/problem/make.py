@@ -144,8 +144,10 @@ def _build_problem(
     prefix, _, after_colon = text.partition(":")
     discount = spec["discount"]
     if is_built_in(text):
-        if discount is None:
+        if discount is None and not ZOO[prefix].has_discount:
             raise InvalidInput(f"{prefix} needs a discount in [0, 1); give discount=.")
+        if ZOO[prefix].has_discount and operator is None:
+            operator = "max" if spec["temperature"] is None else None
         chosen_operator = _choose_operator(operator, spec["temperature"])
         zoo_parameters = _merge_words(text, read_parameters(after_colon), words)
         return build(

@@ -146,6 +146,7 @@ def test_shares_of_delta_sum_to_delta():
                     num_actions=num_actions,
                     is_game=is_game,
                 )
-                sides = shares.pop("upper") + shares.pop("lower")
-                total = sides * (num_actions + 1) + sum(shares.values())
+                actions = shares.pop("upper_action", 0.0)
+                actions += shares.pop("lower_action", 0.0)
+                total = actions * num_actions + sum(shares.values())
                 assert total == pytest.approx(0.05)

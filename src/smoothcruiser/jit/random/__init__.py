@@ -46,6 +46,7 @@ class Key(IntEnum):
     ROLLOUTS = 10
     COINS = 11
     GAP = 12
+    FITTING = 13
     WORLD = 101
     OTHER_PLAYER = 102
     PLANS = 103
