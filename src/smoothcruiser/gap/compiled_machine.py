@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +19,6 @@ import numpy as np
 from smoothcruiser.engines.compiled.kernel import allocate
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.errors import OracleError, SmoothcruiserError
-from smoothcruiser.evaluation.policy_tables import SUM_TOLERANCE
 from smoothcruiser.gap import path_kernel
 from smoothcruiser.gap.path_kernel import World
 from smoothcruiser.gap.path_machines import (
@@ -31,19 +31,25 @@ from smoothcruiser.gap.path_machines import (
 from smoothcruiser.gap.path_memory import PathArrays
 from smoothcruiser.gap.path_rules import GapRule, count_columns
 from smoothcruiser.gap.python_policies import PythonWalks
-from smoothcruiser.jit.build import compile_function
+from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.jit.forms import bind_parts
+from smoothcruiser.jit.oracle import next_state_type
 from smoothcruiser.jit.random.mirrored_streams import MirroredStream, first_words
 from smoothcruiser.operators.operator_functions import parts_of
+from smoothcruiser.states.codec import hashing
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.compiled_tree import machine_for
 
+KEY_IN_PYTHON = (
+    "key= is not compiled, so the states of a path are merged where they are equal"
+)
 BATCH_ROWS = 65_536  # results of steps for which a W in Python is asked at once
 # the functions of the kernel that are machine code under an interpreted driver
 LEAVES = (
     "expand_nodes",
     "follow_noise",
     "move_state",
+    "is_same",
     "absorb_nodes",
     "average_nodes",
     "fold_layers",
@@ -75,6 +81,9 @@ class CompiledMachine:
         problem, K = task.problem, task.problem.num_actions
         operator = problem.operator
         self.machine, self.data, self.root = machine_for(problem, task.state)
+        self.key = problem.key if is_compiled(problem.key) else None
+        if problem.key is not None and self.key is None:
+            self.notes = (KEY_IN_PYTHON,)
         is_tabular = problem.tables is not None
         reserve = compile_function(allocate) if is_tabular else self.machine.allocate
         self.world = World(
@@ -83,6 +92,7 @@ class CompiledMachine:
             task.policy_kind,
             1,
             task.steps_left,
+            self.key is not None,
         )
         table = task.policy
         if not isinstance(table, np.ndarray):
@@ -94,7 +104,8 @@ class CompiledMachine:
         self.firsts = [
             np.array(first_words(task.seed, p), np.uint64) for p in range(2)
         ]
-        self.calls, self.thread = 0, None
+        self.calls = 0
+        self.thread: Threads | None = None
         self.replace_critic(task.critic)
 
     # --- parts --------------------------------------------------------------------
@@ -130,6 +141,10 @@ class CompiledMachine:
         }
         if parts:
             parts["ROW"] = compile_function(_no_row)
+        if "SAME" in parts:
+            parts["EQUAL"] = parts["SAME"]
+        if self.key is not None:
+            parts |= key_parts(self.key, self.task)
         if critic not in (None, path_kernel.table_value):
             parts["CRITIC"] = critic
         elif critic is not None and parts:
@@ -220,12 +235,15 @@ class CompiledMachine:
         )  # fmt: skip
 
     def run_block(self, *block: Any) -> int:
-        """The status of the kernel, in a thread, until a stop or the deadline."""
+        """The status of the kernel, until a stop or the deadline.
+
+        The main thread runs it in another, so that it is free to receive a stop.
+        """
         if threading.current_thread() is not threading.main_thread():
             return self._in_time(lambda: self.call_kernel(*block))
-        # The main thread has to be free to receive a stop.
         if self.thread is None:
             self.thread = Threads(1, self, self._interrupt)
+        thread = self.thread
         statuses: list[int] = []
 
         def report(_: Any, status: int) -> bool:
@@ -235,9 +253,9 @@ class CompiledMachine:
         def run_all() -> int:
             try:
                 with self.task.hold.opened():
-                    self.thread.map(_call_kernel, iter([block]), report)
+                    thread.map(_call_kernel, iter([block]), report)
             except KeyboardInterrupt:
-                abandoned = self.thread.abandoned_results
+                abandoned = thread.abandoned_results
                 statuses.extend(s for s in abandoned if isinstance(s, int))
             return statuses[-1] if statuses else kernel.CUT
 
@@ -246,9 +264,7 @@ class CompiledMachine:
     def _in_time(self, call: Any) -> int:
         if self.deadline == math.inf:
             return int(call())
-        seconds_left = min(
-            self.deadline - time.perf_counter(), threading.TIMEOUT_MAX
-        )
+        seconds_left = min(self.deadline - time.perf_counter(), threading.TIMEOUT_MAX)
         if seconds_left <= 0.0:
             return kernel.CUT
         timer = threading.Timer(seconds_left, self._interrupt)
@@ -269,9 +285,7 @@ class CompiledMachine:
         if status in (path_kernel.BAD_VALUE, path_kernel.BAD_STATE):
             if status == path_kernel.BAD_VALUE:
                 is_alive = memory.batch.flags == path_kernel.ALIVE
-                bad_rows = np.flatnonzero(
-                    is_alive & ~np.isfinite(memory.batch.values)
-                )
+                bad_rows = np.flatnonzero(is_alive & ~np.isfinite(memory.batch.values))
                 row = next((int(r) for r in bad_rows if r >= row), row)
                 number = float(memory.batch.values[row])
             next_state = self.load_state(memory.batch.states, row)
@@ -372,14 +386,39 @@ def compile_machine(task: PathTask) -> CompiledMachine:
 
 def critic_parts(task: PathTask, critic: PathCritic) -> tuple[Any, Any] | None:
     """W in machine code; a table of a tabular problem needs no function of its own."""
+    return critic.compiled_parts(_state_type(task))
+
+
+@lru_cache(maxsize=64)
+def _key_functions(key: Any, state_type: Any) -> dict[str, Any]:
+    from numba import njit
+
+    key.compile((state_type,))
+    key_type = key.overloads[state_type,].signature.return_type
+    functions = hashing(key_type)
+    hash_key, same_key = functions["HASH"], functions["SAME"]
+
+    def key_hash(state: Any) -> Any:
+        return hash_key(key(state))
+
+    def key_same(first: Any, second: Any) -> Any:
+        return same_key(key(first), key(second))
+
+    return {"HASH": njit(key_hash), "SAME": njit(key_same)}
+
+
+def key_parts(key: Any, task: PathTask) -> dict[str, Any]:
+    """The functions that tell states apart by their key."""
+    return _key_functions(key, _state_type(task))
+
+
+def _state_type(task: PathTask) -> Any:
+    """The Numba type of the states in memory."""
     import numba
 
     if task.problem.tables is not None:
-        return critic.compiled_parts(numba.int64)
-    from smoothcruiser.jit.oracle import next_state_type
-
-    state_type = next_state_type(task.problem.oracle, numba.typeof(task.state))
-    return critic.compiled_parts(state_type)
+        return numba.int64
+    return next_state_type(task.problem.oracle, numba.typeof(task.state))
 
 
 def _call_kernel(machine: CompiledMachine, block: Any) -> int:

@@ -123,7 +123,8 @@ class Graph(NamedTuple):
     edges: Floats  # by action: W of the next state under the noise
     q: Floats  # by action: Qhat; NaN where not legal
     shares: Floats  # by action: the policy, where it was needed
-    scores: Floats
+    scores: Floats  # the largest over the ways to a node
+    offsets: Floats  # the largest score less D W of the state that came that way
     values: Floats  # U
     w: Floats  # W of the node
     signs: Floats  # of the mover, in games
@@ -154,10 +155,10 @@ class Paper(NamedTuple):
     fault: Floats  # the reward of a fault
     weight: Floats  # (1,) D_t of the layer under way
     x: Floats
-    y: Floats
-    p: Floats
+    y: Any
+    p: Any
     weights: Floats  # of the operator, by action
-    w: Floats  # of the legal actions
+    w: Any  # of the legal actions
     ids: Ints
     walk: Floats  # results of a walk
 
@@ -170,6 +171,7 @@ class World(NamedTuple):
     policy: int  # how the policy is known
     chunk: int  # nodes of a batch at most
     steps_left: int  # at the root; -1 without a horizon
+    by_key: bool  # a node may stand for several states of equal value
 
 
 def table_value(table: Any, steps_left: int, state: int) -> Any:
@@ -185,7 +187,9 @@ STEP, LEGAL, TERMINAL, PLAYER, ROW = (
     table_row,
 )
 VALUE, GRADIENT, OMEGA = builtin_value, builtin_gradient, builtin_omega
-LOAD, STORE, HASH, SAME = load, store, state_hash, same
+LOAD, STORE = load, store
+HASH, SAME = state_hash, same  # of keys, where nodes are told apart by them
+EQUAL = same
 CRITIC = table_value
 
 U27, U30, U31, U29, U32 = (np.uint64(k) for k in (27, 30, 31, 29, 32))
@@ -261,7 +265,7 @@ def expand_nodes(
         num_legal = 0
         for a in range(setting.num_actions):
             if setting.varies and not LEGAL(data, state, a):
-                for j in range(begin, end):
+                for _ in range(begin, end):
                     flags[row] = ILLEGAL
                     row += 1
                 continue
@@ -329,6 +333,11 @@ def move_state(target: Any, to: int, source: Any, row: int) -> None:
     STORE(target, to, LOAD(source, row))
 
 
+def is_same(states: Any, node: int, others: Any, row: int) -> bool:
+    """Whether two states are the same."""
+    return EQUAL(LOAD(states, node), LOAD(others, row))  # type: ignore[no-any-return]
+
+
 # --- layers -----------------------------------------------------------------------
 
 
@@ -344,21 +353,20 @@ def mean_of_rows(
 ) -> float:  # fmt: skip
     """Qhat over some rows; NaN where W is not finite."""
     rewards, flags, values = batch.rewards, batch.flags, batch.values
-    total = 0.0
+    total, lowest, highest = 0.0, extremes[E_NEW_LOW], extremes[E_NEW_HIGH]
     for row in range(begin, end):
         x = rewards[row]
         if is_worth and flags[row] == ALIVE:
             value = values[row]
-            if value < extremes[E_NEW_LOW]:
-                extremes[E_NEW_LOW] = value
-            if value > extremes[E_NEW_HIGH]:
-                extremes[E_NEW_HIGH] = value
             if not (-math.inf < value < math.inf):
                 return math.nan
+            lowest = value if value < lowest else lowest
+            highest = value if value > highest else highest
             value = low if value < low else high if value > high else value
             x += discount * value
         total += x
-    return total / (end - begin)  # type: ignore[no-any-return]
+    extremes[E_NEW_LOW], extremes[E_NEW_HIGH] = lowest, highest
+    return total / (end - begin)
 
 
 def slot_of(state: Any, size: int) -> int:
@@ -405,10 +413,11 @@ def absorb_nodes(
     low, high = times[next_time, CLIP_LOW], times[next_time, CLIP_HIGH]
     states, meta, extremes = graph.states, paper.meta, paper.extremes
     children, edges, q = graph.children, graph.edges, graph.q
-    scores, w = graph.scores, graph.w
+    scores, offsets, w = graph.scores, graph.offsets, graph.w
     sign = 1.0 if rule.relaxed == 1 else -1.0
     num_noise = 0 if follows == NOTHING else 1
     serial, layer = meta[SERIAL], graph.layers[time + 1]
+    next_weight = weight * rule.discount if time < rule.head else weight
     row = 0
     for node in range(first, last):
         for a in range(K):
@@ -458,18 +467,20 @@ def absorb_nodes(
                 if not SAME(state, state):
                     meta[FAULT_ROW] = noise_row
                     return BAD_STATE
-                enter_node(
-                    graph.slots, graph.serials, serial, -1 - child, node_number
-                )
+                enter_node(graph.slots, graph.serials, serial, -1 - child, node_number)
                 child = node_number
                 STORE(states, child, state)
-                scores[child] = -math.inf
+                scores[child], offsets[child] = -math.inf, -math.inf
                 w[child] = value
                 meta[COUNT] = child + 1
             children[at] = child
-            score = scores[node] + weight * sign * (mean - w[node])
+            score = offsets[node] + weight * sign * mean
             if score > scores[child]:
                 scores[child] = score
+            # W of the state that came, not of the one that stands for it
+            offset = score - next_weight * sign * value
+            if offset > offsets[child]:
+                offsets[child] = offset
     return DONE
 
 
@@ -523,7 +534,7 @@ def grow_layers(
 ) -> int:  # fmt: skip
     """The status after all layers of a path; GROW: call again with larger arrays."""
     K, meta, layers = setting.num_actions, paper.meta, graph.layers
-    length, sign = meta[LENGTH], 1.0 if rule.relaxed == 1 else -1.0
+    length = meta[LENGTH]
     capacity = len(graph.scores) - 1  # the last one is the walk's
     time = meta[TIME]
     while time < length and layers[time] < layers[time + 1]:
@@ -699,9 +710,7 @@ def respond_greedily(
     num_legal = list_legal(setting, graph, paper, node)
     for j in range(num_legal):
         paper.y[j] = sign * shares[at + paper.ids[j]]
-    GRADIENT(
-        world.code, paper.y[:num_legal], paper.w[:num_legal], world.t, paper.p
-    )
+    GRADIENT(world.code, paper.y[:num_legal], paper.w[:num_legal], world.t, paper.p)
     for a in range(K):
         shares[at + a] = 0.0
     for j in range(num_legal):
@@ -749,7 +758,7 @@ def weigh_policy(
         paper.p[j] = share
         total += share * graph.q[at + paper.ids[j]]
     omega = OMEGA(world.code, paper.p[:num_legal], paper.w[:num_legal], world.t)
-    return total - sign * omega  # type: ignore[no-any-return]
+    return total - sign * omega
 
 
 def choose_action(
@@ -921,9 +930,9 @@ def play_walk(
             worth = graph.edges[node * K + action]
         if child == NONE:
             break
-        if child >= 0:
+        if child >= 0 and not world.by_key:
             node = child
-        elif node == spare or follows == A_LAYER:
+        elif child >= 0 or node == spare or follows == A_LAYER:
             if meta[CALLS] >= most_calls or flag_at(stop) != 0:
                 return CUT
             if meta[WORDS_TIME] != time - 1:
@@ -947,8 +956,10 @@ def play_walk(
             worth = clip_value(times, next_row, value)
             paper.extremes[E_NEW_LOW] = min(paper.extremes[E_NEW_LOW], value)
             paper.extremes[E_NEW_HIGH] = max(paper.extremes[E_NEW_HIGH], value)
-            move_state(graph.states, spare, batch.states, 0)
-            node = spare
+            if child < 0 or not is_same(graph.states, child, batch.states, 0):
+                move_state(graph.states, spare, batch.states, 0)
+                child = spare
+            node = child
         note_values(paper, next_row)
         if time <= rule.head:
             weight *= rule.discount
@@ -992,7 +1003,7 @@ def begin_path(
     if not rule.fixed:
         write_position(paper.spot, 0, paper.first, COIN, path, 0, 0, False)
         start_stream(rng, paper.spot, 0)
-    meta[LENGTH] = path_length(rule, rng)
+    meta[LENGTH] = path_length(rule, rng)  # type: ignore[arg-type]
     place_root(batch, root)
     batch.flags[0] = ALIVE
     status = fill_values(critic, world.steps_left, batch, 1)
@@ -1007,7 +1018,8 @@ def begin_path(
     paper.weight[0] = 1.0
     move_state(graph.states, 0, batch.states, 0)
     graph.w[0] = clip_value(times, 0, value)
-    graph.scores[0] = 0.0
+    sign = 1.0 if rule.relaxed == 1 else -1.0
+    graph.scores[0], graph.offsets[0] = 0.0, -sign * graph.w[0]
     graph.layers[0], graph.layers[1] = 0, 1
     meta[COUNT], meta[TIME], meta[NODE], meta[WORDS_TIME] = 1, 0, 0, -1
     return DONE

@@ -66,14 +66,20 @@ class PlainMachine:
             task.policy.tolist() if isinstance(task.policy, np.ndarray) else []
         )
         self.world = World(
-            operator.code, operator.strength, task.policy_kind, 1, task.steps_left
+            operator.code,
+            operator.strength,
+            task.policy_kind,
+            1,
+            task.steps_left,
+            self.problem.key is not None,
         )
         self.memory = PathLists(K, list(operator.weights(K)), lambda n: [None] * n)
         self.rng = MirroredStream((1, 2, 3, 4))
         self.position_words = task.position_words or position_words
         self.firsts = [first_words(task.seed, part) for part in range(2)]
         self.guard, self.calls = Guard(), 0
-        self.nodes: dict[Any, int] = {}  # of the layer under way, by the key of a state
+        # of the layer under way, by the key of a state
+        self.nodes: dict[Any, int] = {}
         self.key: Any = None
         self.serial = self.num_checked = 0
         self.legal_state: Any = None
@@ -184,6 +190,7 @@ class PlainMachine:
             "LOAD": operators.getitem,
             "STORE": operators.setitem,
             "SAME": lambda x, y: True,  # told apart by keys
+            "EQUAL": lambda x, y: state_key(x) == state_key(y),
             "STEP": self._step,
             "LEGAL": self._is_legal,
             "TERMINAL": lambda data, state: self.stepped.is_terminal(state),
@@ -246,7 +253,7 @@ class PlainMachine:
         if serial != self.serial:
             self.nodes.clear()
             self.serial = serial
-        self.key = state_key(state)
+        self.key = self.problem.key_of(state)
         node = self.nodes.get(self.key)
         if node is None:
             self._check_state(state)
