@@ -37,6 +37,9 @@ CHUNK_CALLS = {
 }  # about: a tenth of a second
 
 
+FEWEST_SHARE = 40  # of a chunk's calls, below which a block is not split
+
+
 class Chunk(NamedTuple):
     """Paths that one worker plays in one go."""
 
@@ -156,7 +159,8 @@ class PathCrew:
     ) -> list[Chunk]:
         """Chunks of equal size, but for the last; no clock decides anything here."""
         largest = int(CHUNK_CALLS[self.name] / max(1.0, calls_per_path))
-        size = max(1, min(largest, -(-count // PARTS)))
+        size = max(-(-count // PARTS), largest // FEWEST_SHARE)
+        size = max(1, min(largest, size))
         num_chunks = -(-count // size)
         return [
             Chunk(

@@ -262,7 +262,7 @@ class GapRun:
         losses = np.zeros(len(tables[0]))
         for rule, ranges, table in zip(plan.rules, plan.passes, tables, strict=True):
             own_losses = rounding_losses(problem, rule, plan.times, ranges, table)
-            check_ranges(table, own_losses, ranges, rule.relaxed)
+            check_ranges(table, own_losses, ranges, rule)
             losses = np.maximum(losses, own_losses)
         samples = read_samples(self.task, tables)
         self.statements.take_samples(samples, losses)

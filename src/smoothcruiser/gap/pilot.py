@@ -194,9 +194,10 @@ def wanted_width(task: PathRequest, value: float) -> float | None:
 
 
 def replace_players(rule: GapRule, task: PathRequest, number: int) -> GapRule:
-    """The rule of one pass."""
+    """The rule of one pass; the walk is the same in all."""
     return rule._replace(
         relaxed=task.players[number],
+        walks=number == 0,
         num_lookahead=task.num_lookahead,
         walks_every_action=task.wants_actions and not task.is_game,
     )

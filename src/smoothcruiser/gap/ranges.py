@@ -365,7 +365,7 @@ def rounding_losses(
     backup_loss += (2.0 * num_actions**2 + 16.0) * abs(scale)
     num_terms = rule.num_inner if rule.num_inner else MOST_OUTCOMES
     mean_loss = (max(num_terms, num_actions) + 6.0) * size
-    depths = np.maximum(rows[:, DEEPEST], rows[:, STEPS]) + 1.0
+    depths = np.fmax(rows[:, DEEPEST], rows[:, STEPS]) + 1.0  # NaN without a walk
     weights = np.minimum(depths, total_weight(rule))
     losses = UNIT * weights * (backup_loss + mean_loss + 4.0 * (depths + 4.0) * size)
     if not rule.fixed and rule.discount > 0.0:
@@ -374,23 +374,20 @@ def rounding_losses(
 
 
 def check_ranges(
-    rows: Floats, losses: Floats, ranges: PathRanges, relaxed: int
+    rows: Floats, losses: Floats, ranges: PathRanges, rule: GapRule
 ) -> None:
     """Refuse a path beyond its range, or one that is no number.
 
     Such a path shows a false declaration. It is never clipped: that would bring the
     mean below V.
     """
-    is_first = relaxed == 1
-    checks = (
-        (
-            UPPER,
-            None if is_first else ranges.lower,
-            ranges.upper if is_first else None,
-        ),
-        (LOWER, ranges.walk_lower, None),
-        (POLICY_UPPER, None, ranges.walk_upper),
-    )
+    ends = (None, ranges.upper) if rule.relaxed == 1 else (ranges.lower, None)
+    checks: list[tuple[int, float | None, float | None]] = [(UPPER, *ends)]
+    if rule.walks:
+        checks += [
+            (LOWER, ranges.walk_lower, None),
+            (POLICY_UPPER, None, ranges.walk_upper),
+        ]
     for column, low, high in checks:
         numbers = rows[:, column]
         if not np.isfinite(numbers).all():

@@ -326,7 +326,7 @@ def test_a_path_beyond_its_range_is_an_error_that_names_the_declaration():
     rows = np.zeros((2, count_columns(ACTIONS)))
     losses = rounding_losses(problem, rule, times, ranges, rows)
     assert 0.0 < losses.max() < 1e-10
-    check_ranges(rows, losses, ranges, 1)
+    check_ranges(rows, losses, ranges, rule)
     for column, number in (
         (UPPER, ranges.upper + 1e-6),
         (LOWER, ranges.lower - 1e-6),
@@ -335,7 +335,7 @@ def test_a_path_beyond_its_range_is_an_error_that_names_the_declaration():
         bad = rows.copy()
         bad[1, column] = number
         with pytest.raises(OracleError, match="reward_range"):
-            check_ranges(bad, losses, ranges, 1)
+            check_ranges(bad, losses, ranges, rule)
     rows[0, UPPER] = math.nan
     with pytest.raises(OracleError, match="nan"):
-        check_ranges(rows, losses, ranges, 1)
+        check_ranges(rows, losses, ranges, rule)
