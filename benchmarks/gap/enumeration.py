@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -337,7 +337,7 @@ def time_rows(world: World, slack: float, V: Any, V_pi: Any) -> Any:
 class MutantMachine(PlainMachine):
     """A machine with other functions in its kernel."""
 
-    mutants: dict[str, Any] = {}
+    mutants: ClassVar[dict[str, Any]] = {}
 
     def kernel_parts(self) -> dict[str, Any]:
         """The parts, with the mutants among them."""
@@ -458,6 +458,15 @@ def check_problems(count: int, seed: int = 0) -> dict[str, tuple[int, float]]:
 # --- mutations ------------------------------------------------------------------------
 
 
+MUTATIONS = (
+    "D-form: the edge subtracts W of the state that stands for s'",
+    "an action is cut by its own Qhat",
+    "min(U, Vbar)",
+    "J_t from w_{t-1}",
+    "greedy on the Qhat of the control variate",
+)
+
+
 def mutations() -> dict[str, Callable[[World], Any]]:
     """For each mutation the functions that it puts into the kernel of a world."""
 
@@ -492,17 +501,17 @@ def mutations() -> dict[str, Callable[[World], Any]]:
             V=V,
         )
 
-    return {
-        "D-form: the edge subtracts W of the state that stands for s'": lambda w: mutate(
+    functions: list[Callable[[World], Any]] = [
+        lambda w: mutate(
             "absorb_nodes",
             (
                 "            children[at] = child\n",
                 "            children[at] = child\n            edges[at] = w[child]\n",
             ),
         ),
-        "an action is cut by its own Qhat": action_cut,
-        "min(U, Vbar)": clipped_above,
-        "J_t from w_{t-1}": lambda w: mutate(
+        action_cut,
+        clipped_above,
+        lambda w: mutate(
             "write_words",
             (
                 "write_position(paper.words, 1 + j, first, INNER, path, time, index, flips)",
@@ -510,10 +519,9 @@ def mutations() -> dict[str, Callable[[World], Any]]:
                 " path, max(time - 1, 0), index, flips)",
             ),
         ),
-        "greedy on the Qhat of the control variate": lambda w: mutate(
-            "write_words", ("LOOKAHEAD, path", "INNER, path")
-        ),
-    }
+        lambda w: mutate("write_words", ("LOOKAHEAD, path", "INNER, path")),
+    ]
+    return dict(zip(MUTATIONS, functions, strict=True))
 
 
 def break_laws(name: str, tries: int = 200) -> tuple[str, float, int]:
@@ -595,7 +603,9 @@ def main() -> None:
         assert margin < -1e-3, name
         lines.append(f"| {name} | {law} | {-margin:.2g} | {tries} |")
     excess, tries = break_policy_bound()
-    lines.append(f"| bounds of V for V_pi | E LOWER <= V_pi | {excess:.2g} | {tries} |")
+    lines.append(
+        f"| bounds of V for V_pi | E LOWER <= V_pi | {excess:.2g} | {tries} |"
+    )
     lack, tries = break_shared_inner()
     lines.append(f"| J without the path's number | E U >= V | {lack:.2g} | {tries} |")
     assert min(excess, lack) > 1e-3

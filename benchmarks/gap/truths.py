@@ -184,13 +184,15 @@ def storage_value(
 ) -> Truth:
     """The store of the zoo, half full at the mean price."""
     return _two_grids(
-        lambda n: _storage_on_grid(discount, steps, temperature, n), points
+        lambda n: float(storage_table(discount, steps, temperature, n)[5, n // 2]),
+        points,
     )
 
 
-def _storage_on_grid(
+def storage_table(
     discount: float, steps: int | None, temperature: float, points: int
-) -> float:
+) -> Array:
+    """Values by level and log price."""
     x = np.linspace(-1.2, 1.2, points)
     moves, price = _reverting(x, 0.9, 0.2).T, np.exp(x)
 
@@ -200,8 +202,7 @@ def _storage_on_grid(
         buy = np.vstack([keep[1:] - price, keep[-1:]])
         return _soft_max(np.stack([sell, keep, buy]), temperature)
 
-    value = _iterate(backup, np.zeros((11, points)), discount, steps)
-    return float(value[5, points // 2])
+    return _iterate(backup, np.zeros((11, points)), discount, steps)
 
 
 def demand_law() -> Array:
@@ -235,12 +236,16 @@ def _lost_sales_backup(lead: int) -> Callable[[Array, float], Array]:
     return backup
 
 
-def lost_sales_value(lead: int, discount: float, steps: int | None) -> float:
-    """The shop of the zoo with five units everywhere: exact but for rounding."""
+def lost_sales_table(lead: int, discount: float, steps: int | None) -> Array:
+    """Values by stock and orders under way: exact but for rounding."""
     backup = _lost_sales_backup(lead)
     start = np.zeros((21, *(10,) * (lead - 1)))
-    value = _iterate(lambda v: backup(v, discount), start, discount, steps)
-    return float(value[(5,) * lead])
+    return _iterate(lambda v: backup(v, discount), start, discount, steps)
+
+
+def lost_sales_value(lead: int, discount: float, steps: int | None) -> float:
+    """The shop of the zoo with five units everywhere."""
+    return float(lost_sales_table(lead, discount, steps)[(5,) * lead])
 
 
 def long_run_cost(lead: int) -> tuple[float, float]:
@@ -253,8 +258,13 @@ def long_run_cost(lead: int) -> tuple[float, float]:
     return float(-change.max()), float(-change.min())
 
 
-def two_queues_value(discount: float = 0.99) -> float:
-    """The empty queues of the zoo: exact but for rounding."""
+def two_queues_value() -> float:
+    """The empty queues of the zoo."""
+    return float(two_queues_table()[0, 0, 0])
+
+
+def two_queues_table(discount: float = 0.99) -> Array:
+    """Values by server and both queues: exact but for rounding."""
     most, arrival_1, arrival_2, work = 15, 0.3, 0.25, 0.8
     jobs = np.arange(most + 1)
     waiting = jobs[:, None] + 2.0 * jobs[None, :]
@@ -289,8 +299,7 @@ def two_queues_value(discount: float = 0.99) -> float:
             result[server] = np.maximum(*q)
         return result
 
-    value = _iterate(backup, np.zeros((2, most + 1, most + 1)), discount, None)
-    return float(value[0, 0, 0])
+    return _iterate(backup, np.zeros((2, most + 1, most + 1)), discount, None)
 
 
 # --- our own (``benchmarks.gap.worlds``) ----------------------------------------
@@ -298,71 +307,73 @@ def two_queues_value(discount: float = 0.99) -> float:
 
 def battery_value(points: int = 91) -> Truth:
     """A battery for a house: a price and a load, both mean-reverting; discount 0.97."""
+    return _two_grids(lambda n: float(battery_table(n)[3, n // 2, n // 2]), points)
 
-    def solve(n: int) -> float:
-        x, y = np.linspace(-1.2, 1.2, n), np.linspace(-1.5, 1.5, n)
-        price_moves, load_moves = _reverting(x, 0.9, 0.2), _reverting(y, 0.8, 0.3)
-        price, load = np.exp(x)[:, None], 0.6 * np.exp(y)[None, :]
 
-        def backup(value: Array) -> Array:
-            hold = 0.97 * np.stack([price_moves @ v @ load_moves.T for v in value])
-            keep = hold - price * load
-            give = np.concatenate(
-                [keep[:1], hold[:-1] - price * np.maximum(load - 1.0, 0.0)]
-            )
-            take = np.concatenate([hold[1:] - price * (load + 1.1), keep[-1:]])
-            return np.maximum(np.maximum(give, keep), take)
+def battery_table(n: int) -> Array:
+    """Values by level, log price and log load."""
+    x, y = np.linspace(-1.2, 1.2, n), np.linspace(-1.5, 1.5, n)
+    price_moves, load_moves = _reverting(x, 0.9, 0.2), _reverting(y, 0.8, 0.3)
+    price, load = np.exp(x)[:, None], 0.6 * np.exp(y)[None, :]
 
-        value = _iterate(backup, np.zeros((7, n, n)), 0.97, None)
-        return float(value[3, n // 2, n // 2])
+    def backup(value: Array) -> Array:
+        hold = 0.97 * np.stack([price_moves @ v @ load_moves.T for v in value])
+        keep = hold - price * load
+        give = np.concatenate(
+            [keep[:1], hold[:-1] - price * np.maximum(load - 1.0, 0.0)]
+        )
+        take = np.concatenate([hold[1:] - price * (load + 1.1), keep[-1:]])
+        return np.maximum(np.maximum(give, keep), take)
 
-    return _two_grids(solve, points)
+    return _iterate(backup, np.zeros((7, n, n)), 0.97, None)
 
 
 def wear_value(points: int = 1001) -> Truth:
     """A machine that wears: run or replace; discount 0.98."""
+    return _two_grids(lambda n: float(wear_table(n)[0]), points)
 
-    def solve(n: int) -> float:
-        wear = np.linspace(0.0, 3.0, n)
-        moves = _hat_means(wear, _exponential_below(wear, wear, 0.15))
-        moves[:, 0] = 0.0  # no wear falls; g is 0 up to the start itself
-        moves[0, 0] = 1.0 - moves[0, 1:].sum()
-        breaks = 1.0 - np.exp(-0.15 * wear**2)
 
-        def backup(value: Array) -> Array:
-            run = 1.0 - 0.2 * wear
-            run = run + breaks * (-8.0 + 0.98 * value[0])
-            run = run + (1.0 - breaks) * 0.98 * (moves @ value)
-            return np.maximum(run, -3.0 + 0.98 * value[0])
+def wear_table(n: int) -> Array:
+    """Values by wear."""
+    wear = np.linspace(0.0, 3.0, n)
+    moves = _hat_means(wear, _exponential_below(wear, wear, 0.15))
+    moves[:, 0] = 0.0  # no wear falls; g is 0 up to the start itself
+    moves[0, 0] = 1.0 - moves[0, 1:].sum()
+    breaks = 1.0 - np.exp(-0.15 * wear**2)
 
-        return float(_iterate(backup, np.zeros(n), 0.98, None)[0])
+    def backup(value: Array) -> Array:
+        run = 1.0 - 0.2 * wear
+        run = run + breaks * (-8.0 + 0.98 * value[0])
+        run = run + (1.0 - breaks) * 0.98 * (moves @ value)
+        return np.maximum(run, -3.0 + 0.98 * value[0])
 
-    return _two_grids(solve, points)
+    return _iterate(backup, np.zeros(n), 0.98, None)
 
 
 def selling_value(points: int = 401) -> Truth:
     """Eight units to sell at one of four prices in a moving market; discount 0.97."""
+    return _two_grids(lambda n: float(selling_table(n)[8, n // 2]), points)
+
+
+def selling_table(n: int) -> Array:
+    """Values by units left and market."""
     prices = np.array([1.0, 1.5, 2.0, 2.5])
+    x = np.linspace(-1.5, 1.5, n)
+    moves = _reverting(x, 0.9, 0.25)
+    sold = 1.0 / (1.0 + np.exp(2.0 * prices[:, None] - 3.0 - 1.5 * x[None, :]))
 
-    def solve(n: int) -> float:
-        x = np.linspace(-1.5, 1.5, n)
-        moves = _reverting(x, 0.9, 0.25)
-        sold = 1.0 / (1.0 + np.exp(2.0 * prices[:, None] - 3.0 - 1.5 * x[None, :]))
+    def backup(value: Array) -> Array:
+        ahead = 0.97 * value @ moves.T  # row u: u units left; row 0 is over
+        result = np.zeros_like(value)
+        for units in range(1, 9):
+            q = (
+                sold * (prices[:, None] + ahead[units - 1])
+                + (1.0 - sold) * ahead[units]
+            )
+            result[units] = q.max(axis=0)
+        return result
 
-        def backup(value: Array) -> Array:
-            ahead = 0.97 * value @ moves.T  # row u: u units left; row 0 is over
-            result = np.zeros_like(value)
-            for units in range(1, 9):
-                q = (
-                    sold * (prices[:, None] + ahead[units - 1])
-                    + (1.0 - sold) * ahead[units]
-                )
-                result[units] = q.max(axis=0)
-            return result
-
-        return float(_iterate(backup, np.zeros((9, n)), 0.97, None)[8, n // 2])
-
-    return _two_grids(solve, points)
+    return _iterate(backup, np.zeros((9, n)), 0.97, None)
 
 
 def put_value(points: int = 1601) -> Truth:

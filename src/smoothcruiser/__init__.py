@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from smoothcruiser.methods.certified_search import CertifiedSearch
     from smoothcruiser.methods.exact_method import Exact
     from smoothcruiser.methods.gap_method import GapMethod
-    from smoothcruiser.methods.scheduled import (
+    from smoothcruiser.methods.schedules.scheduled import (
         Paper,
         SmoothCruiser,
         SparseSampling,
@@ -206,7 +206,7 @@ _HOMES = {
     "methods.exact_method": ("Exact",),
     "methods.gap_method": ("GapMethod",),
     "methods.stored_sessions": ("resume",),
-    "methods.scheduled": ("Paper", "SmoothCruiser", "SparseSampling", "run"),
+    "methods.schedules.scheduled": ("Paper", "SmoothCruiser", "SparseSampling", "run"),
     "operators": (
         "CustomOperator",
         "Entropy",

@@ -267,6 +267,8 @@ class PredictCritic(Critic):
 
 def flatten_state(state: Any) -> list[float]:
     """The numbers in a state, in order."""
+    if isinstance(state, float | int):
+        return [float(state)]
     if isinstance(state, tuple | list):
         return [number for field in state for number in flatten_state(field)]
     return [float(number) for number in np.ravel(state)]

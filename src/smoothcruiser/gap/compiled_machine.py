@@ -104,7 +104,8 @@ class CompiledMachine:
         self.firsts = [
             np.array(first_words(task.seed, p), np.uint64) for p in range(2)
         ]
-        self.calls, self.thread = 0, None
+        self.calls = 0
+        self.thread: Threads | None = None
         self.replace_critic(task.critic)
 
     # --- parts --------------------------------------------------------------------
@@ -234,12 +235,15 @@ class CompiledMachine:
         )  # fmt: skip
 
     def run_block(self, *block: Any) -> int:
-        """The status of the kernel, in a thread, until a stop or the deadline."""
+        """The status of the kernel, until a stop or the deadline.
+
+        The main thread runs it in another, so that it is free to receive a stop.
+        """
         if threading.current_thread() is not threading.main_thread():
             return self._in_time(lambda: self.call_kernel(*block))
-        # The main thread has to be free to receive a stop.
         if self.thread is None:
             self.thread = Threads(1, self, self._interrupt)
+        thread = self.thread
         statuses: list[int] = []
 
         def report(_: Any, status: int) -> bool:
@@ -249,9 +253,9 @@ class CompiledMachine:
         def run_all() -> int:
             try:
                 with self.task.hold.opened():
-                    self.thread.map(_call_kernel, iter([block]), report)
+                    thread.map(_call_kernel, iter([block]), report)
             except KeyboardInterrupt:
-                abandoned = self.thread.abandoned_results
+                abandoned = thread.abandoned_results
                 statuses.extend(s for s in abandoned if isinstance(s, int))
             return statuses[-1] if statuses else kernel.CUT
 
@@ -260,9 +264,7 @@ class CompiledMachine:
     def _in_time(self, call: Any) -> int:
         if self.deadline == math.inf:
             return int(call())
-        seconds_left = min(
-            self.deadline - time.perf_counter(), threading.TIMEOUT_MAX
-        )
+        seconds_left = min(self.deadline - time.perf_counter(), threading.TIMEOUT_MAX)
         if seconds_left <= 0.0:
             return kernel.CUT
         timer = threading.Timer(seconds_left, self._interrupt)
@@ -283,9 +285,7 @@ class CompiledMachine:
         if status in (path_kernel.BAD_VALUE, path_kernel.BAD_STATE):
             if status == path_kernel.BAD_VALUE:
                 is_alive = memory.batch.flags == path_kernel.ALIVE
-                bad_rows = np.flatnonzero(
-                    is_alive & ~np.isfinite(memory.batch.values)
-                )
+                bad_rows = np.flatnonzero(is_alive & ~np.isfinite(memory.batch.values))
                 row = next((int(r) for r in bad_rows if r >= row), row)
                 number = float(memory.batch.values[row])
             next_state = self.load_state(memory.batch.states, row)
@@ -398,15 +398,13 @@ def _key_functions(key: Any, state_type: Any) -> dict[str, Any]:
     functions = hashing(key_type)
     hash_key, same_key = functions["HASH"], functions["SAME"]
 
-    @njit
     def key_hash(state: Any) -> Any:
         return hash_key(key(state))
 
-    @njit
     def key_same(first: Any, second: Any) -> Any:
         return same_key(key(first), key(second))
 
-    return {"HASH": key_hash, "SAME": key_same}
+    return {"HASH": njit(key_hash), "SAME": njit(key_same)}
 
 
 def key_parts(key: Any, task: PathTask) -> dict[str, Any]:

@@ -139,7 +139,9 @@ def path_gap(request: GapRequest, assumed: tuple[str, ...], reason: str) -> Gap:
                 machine,
                 phases,
                 control,
-                most_calls=max(1, most_calls(request, machine) - walk_calls - fit_calls),
+                most_calls=max(
+                    1, most_calls(request, machine) - walk_calls - fit_calls
+                ),
                 workers=query.compute.workers or os.cpu_count() or 1,
             )
             summary = run.run_paths()
@@ -358,7 +360,7 @@ def gap_of(
         seed=query.seed,
     )
     return Gap(
-        value=bring_inside(summary.value, interval),
+        value=bring_inside(estimate_value(request, summary), interval),
         interval=interval,
         policy_value=bring_inside(summary.policy_value, policy_interval),
         policy_interval=policy_interval,
@@ -419,6 +421,18 @@ def action_range(problem: Problem, steps_left: int | None) -> Interval:
     return add_intervals(problem.reward_range, later)
 
 
+def estimate_value(request: GapRequest, summary: PathSummary) -> float:
+    """The estimate of V: the upper mean where the policy is the caller's.
+
+    Its distance to V is that of a policy greedy on W, about, and the caller's may be
+    worse. Else, and in games, it is the middle of both ends' means.
+    """
+    is_middle = not request.has_own_policy or request.query.problem.is_game
+    if is_middle or math.isnan(summary.policy_value):
+        return summary.value
+    return summary.policy_value + summary.gap
+
+
 def join_ends(problem: Problem, summary: PathSummary) -> tuple[Interval, Interval]:
     """The intervals of V and of the policy; in an MDP V_pi <= V narrows both."""
     low, high = summary.interval
@@ -475,8 +489,9 @@ def notes_of(request: GapRequest, summary: PathSummary) -> tuple[str, ...]:
             return tuple(notes)
         if remaining > half_width:
             notes.append(
-                f"The mean of U - L is {remaining:.3g}, which no number of paths "
-                "reduces: a better value= or more inner samples do."
+                f"The ends are {remaining:.3g} apart in the mean: what the policy loses, "
+                "and what value= and the inner samples leave open. More paths do not "
+                "reduce that; a better policy, value= or inner= may."
             )
     if query.problem.deterministic:
         notes.append(

@@ -155,10 +155,10 @@ class Paper(NamedTuple):
     fault: Floats  # the reward of a fault
     weight: Floats  # (1,) D_t of the layer under way
     x: Floats
-    y: Floats
-    p: Floats
+    y: Any
+    p: Any
     weights: Floats  # of the operator, by action
-    w: Floats  # of the legal actions
+    w: Any  # of the legal actions
     ids: Ints
     walk: Floats  # results of a walk
 
@@ -353,21 +353,20 @@ def mean_of_rows(
 ) -> float:  # fmt: skip
     """Qhat over some rows; NaN where W is not finite."""
     rewards, flags, values = batch.rewards, batch.flags, batch.values
-    total = 0.0
+    total, lowest, highest = 0.0, extremes[E_NEW_LOW], extremes[E_NEW_HIGH]
     for row in range(begin, end):
         x = rewards[row]
         if is_worth and flags[row] == ALIVE:
             value = values[row]
-            if value < extremes[E_NEW_LOW]:
-                extremes[E_NEW_LOW] = value
-            if value > extremes[E_NEW_HIGH]:
-                extremes[E_NEW_HIGH] = value
             if not (-math.inf < value < math.inf):
                 return math.nan
+            lowest = value if value < lowest else lowest
+            highest = value if value > highest else highest
             value = low if value < low else high if value > high else value
             x += discount * value
         total += x
-    return total / (end - begin)  # type: ignore[no-any-return]
+    extremes[E_NEW_LOW], extremes[E_NEW_HIGH] = lowest, highest
+    return total / (end - begin)
 
 
 def slot_of(state: Any, size: int) -> int:
@@ -468,9 +467,7 @@ def absorb_nodes(
                 if not SAME(state, state):
                     meta[FAULT_ROW] = noise_row
                     return BAD_STATE
-                enter_node(
-                    graph.slots, graph.serials, serial, -1 - child, node_number
-                )
+                enter_node(graph.slots, graph.serials, serial, -1 - child, node_number)
                 child = node_number
                 STORE(states, child, state)
                 scores[child], offsets[child] = -math.inf, -math.inf
@@ -713,9 +710,7 @@ def respond_greedily(
     num_legal = list_legal(setting, graph, paper, node)
     for j in range(num_legal):
         paper.y[j] = sign * shares[at + paper.ids[j]]
-    GRADIENT(
-        world.code, paper.y[:num_legal], paper.w[:num_legal], world.t, paper.p
-    )
+    GRADIENT(world.code, paper.y[:num_legal], paper.w[:num_legal], world.t, paper.p)
     for a in range(K):
         shares[at + a] = 0.0
     for j in range(num_legal):
@@ -763,7 +758,7 @@ def weigh_policy(
         paper.p[j] = share
         total += share * graph.q[at + paper.ids[j]]
     omega = OMEGA(world.code, paper.p[:num_legal], paper.w[:num_legal], world.t)
-    return total - sign * omega  # type: ignore[no-any-return]
+    return total - sign * omega
 
 
 def choose_action(
@@ -1008,7 +1003,7 @@ def begin_path(
     if not rule.fixed:
         write_position(paper.spot, 0, paper.first, COIN, path, 0, 0, False)
         start_stream(rng, paper.spot, 0)
-    meta[LENGTH] = path_length(rule, rng)
+    meta[LENGTH] = path_length(rule, rng)  # type: ignore[arg-type]
     place_root(batch, root)
     batch.flags[0] = ALIVE
     status = fill_values(critic, world.steps_left, batch, 1)

@@ -89,9 +89,12 @@ class PathMachine(Protocol):
     name: str
     deadline: float  # no step begins after it, in the clock of ``perf_counter``
     calls: int  # of the step, so far, those of dropped paths included
-    value_spans: Floats  # (T, 2) the lowest and highest W seen at a time, unclipped
     notes: tuple[str, ...]
     assumed: tuple[str, ...]
+
+    @property
+    def value_spans(self) -> Floats:
+        """(T, 2) The lowest and highest W seen at a time, before it is clipped."""
 
     @property
     def looks(self) -> int:

@@ -25,7 +25,9 @@ def longest_path(rule: GapRule) -> int:
     """The most steps that a path can have (``evaluation.path_rules.path_length``)."""
     if rule.fixed or rule.discount == 0.0:
         return rule.head + 1
-    return rule.head + 3 + math.floor(-LUCK_BITS * math.log(2) / math.log(rule.discount))
+    return (
+        rule.head + 3 + math.floor(-LUCK_BITS * math.log(2) / math.log(rule.discount))
+    )
 
 
 def batch_rows(rule: GapRule, num_actions: int, chunk: int) -> int:
@@ -61,10 +63,16 @@ class PathArrays:
         """An empty graph."""
         pairs = nodes * self.num_actions
         return Graph(
-            self.allocate(nodes),
-            self.integers(pairs),
-            *(self.numbers(pairs) for _ in range(3)),
-            *(self.numbers(nodes) for _ in range(5)),
+            states=self.allocate(nodes),
+            children=self.integers(pairs),
+            edges=self.numbers(pairs),
+            q=self.numbers(pairs),
+            shares=self.numbers(pairs),
+            scores=self.numbers(nodes),
+            offsets=self.numbers(nodes),
+            values=self.numbers(nodes),
+            w=self.numbers(nodes),
+            signs=self.numbers(nodes),
             layers=self.integers(2),
             slots=self.integers(64),
             serials=self.integers(64),
@@ -176,7 +184,8 @@ class PathLists(PathArrays):
     def make_graph(self, nodes: int) -> Graph:
         """An empty graph; its nodes are found by a dictionary."""
         graph = super().make_graph(nodes)
-        return graph._replace(slots=range(2**60), serials=())
+        no_table: Any = range(2**60)
+        return graph._replace(slots=no_table, serials=no_table)
 
     def view_spans(self) -> Any:
         """The spans in the form that the kernel writes."""

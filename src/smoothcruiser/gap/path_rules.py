@@ -51,7 +51,7 @@ class GapRule(NamedTuple):
     head: int  # steps that weigh gamma^t; all of a path that is ``fixed``
     fixed: bool = True  # a path ends with its head: no coins
     ends_at_horizon: bool = True  # nothing is earned after the head; else a bound is
-    num_inner: int = 1  # m, at least 1; 0: the exact mean over known outcomes
+    num_inner: int = 1  # m, at least 1
     mirrored: bool = False  # inner sample 2j + 1 is the mirror of 2j; m is even
     upper_cut: float = math.inf  # c >= 0 of U
     lower_cut: float = math.inf  # c >= 0 of the walks, in both directions
@@ -77,7 +77,8 @@ DEEPEST, STEPS = 9, 10  # the last time with a state; the steps of the walk
 SCORE_HIGH, SCORE_LOW = 11, 12  # of all states of the path, p in them
 WALK_SCORE_HIGH, WALK_SCORE_LOW = 13, 14
 W_LOW, W_HIGH = 15, 16  # of all values of W, before they are clipped
-FIRST_ACTION = 17  # K columns x_a at the root, K columns of the walk that begins with a
+# K columns x_a at the root, K columns of the walk that begins with a
+FIRST_ACTION = 17
 
 
 def count_columns(num_actions: int) -> int:

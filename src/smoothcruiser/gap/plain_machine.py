@@ -78,7 +78,8 @@ class PlainMachine:
         self.position_words = task.position_words or position_words
         self.firsts = [first_words(task.seed, part) for part in range(2)]
         self.guard, self.calls = Guard(), 0
-        self.nodes: dict[Any, int] = {}  # of the layer under way, by the key of a state
+        # of the layer under way, by the key of a state
+        self.nodes: dict[Any, int] = {}
         self.key: Any = None
         self.serial = self.num_checked = 0
         self.legal_state: Any = None

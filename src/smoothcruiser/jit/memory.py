@@ -320,8 +320,12 @@ float_words = _words_from(MemoryWords(types.float64))
 address_of_word: Any = intrinsic(_address_of_word)
 
 
-@njit(inline="always")
-def start_stream(stream: Any, words: Any, row: int) -> None:
+def _start_stream(stream: Any, words: Any, row: int) -> None:
     """Write the five words of row ``row`` of a table into a mirrored stream."""
+    address = words.ctypes.data + row * 40
     for i in range(5):
-        set_word(stream, i, words[row, i])
+        set_word(stream, i, bits_at(address, i))
+
+
+bits_at = _reader(types.uint64)
+start_stream: Any = njit(_start_stream, inline="always")

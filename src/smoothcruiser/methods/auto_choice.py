@@ -31,7 +31,7 @@ from smoothcruiser.methods.advice import (
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
 from smoothcruiser.methods.certified_search import CertifiedSearch, cannot_search
 from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
-from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
+from smoothcruiser.methods.schedules.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
 from smoothcruiser.problem.model.known_outcomes import BadRow, NoRow
 from smoothcruiser.query import Query
@@ -63,6 +63,7 @@ SHARE = 0.75
 # race say half.
 SEARCH_SHARE = 0.5
 CHEAP = 2  # times the least price of a search: such a schedule is just run
+FINE = 0.1  # of the value span: paths are hardly narrower than a schedule below that
 LISTING = 0.25  # of seconds=, at the most, to list them
 TOTALS = "no schedule has discount 1 without a horizon, and the total is bounded"
 
@@ -272,13 +273,15 @@ class AutoChoice:
         return self._schedule_or_search(reason)
 
     def _has_useful_schedule(self) -> bool:
-        """Whether the limits pay for a schedule below the useful width."""
+        """Whether the limits pay for a schedule that paths would hardly beat."""
         if not self._is_in_reach(1.0):
             return False
         try:
-            return self._is_useful(self._prepare_schedule(1.0, self._limits_left()))
+            schedule = self._prepare_schedule(1.0, self._limits_left()).explanation
         except (InvalidInput, Unpayable):
             return False
+        epsilon: float = schedule.epsilon
+        return epsilon <= max(FINE * self._value_span, self.promise.epsilon or 0.0)
 
     def _suits_paths(self) -> bool:
         """Whether paths with a fitted value can bound V here (``gap_method``)."""

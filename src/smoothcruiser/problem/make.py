@@ -78,12 +78,13 @@ def make(
             ``module:attribute``; parameters follow as ``name=value,name=value``.
             ``smoothcruiser problems`` lists them.
         discount: weight of the next step's value, in [0, 1), or 1 with a horizon or,
-            for plain max, with a known model or a bounded total; needed unless
-            ``module:attribute`` or an adapter has its own.
+            for plain max, with a known model or a bounded total; needed unless the
+            problem, ``module:attribute`` or an adapter has its own.
         temperature: strength of the regularizer, in units of reward; 0 is plain max.
             Needed by every operator that is named, but for "max".
-        operator: the smooth maximum, or its name: "entropy" (the default), "kl",
-            "sparsemax", "square-root" or "max".
+        operator: the smooth maximum, or its name: "entropy" (the default; of built-in
+            problems with a discount of their own it is "max"), "kl", "sparsemax",
+            "square-root" or "max".
         actions: the names of the actions in answers, such as ["left", "right"]; by
             default as the problem itself names them.
         horizon: steps until the end; "none" for no limit where the problem has one.

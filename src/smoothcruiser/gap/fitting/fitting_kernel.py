@@ -73,9 +73,7 @@ def sample_pairs(
                 STORE(next_states, place, next_state)
 
 
-def find_combination(
-    slots: Any, combinations: Any, places: Any, state: Any
-) -> int:
+def find_combination(slots: Any, combinations: Any, places: Any, state: Any) -> int:
     """The row of the discrete fields of a state; FREE where it is not there."""
     word = np.uint64(GOLDEN)
     for d in range(len(places)):
@@ -94,9 +92,7 @@ def find_combination(
     return FREE
 
 
-def stage_value(
-    every: int, num_stages: int, steps_left: int
-) -> tuple[int, float]:
+def stage_value(every: int, num_stages: int, steps_left: int) -> tuple[int, float]:
     """(the stored stage below, the share of the next one) for so many steps left."""
     if steps_left <= 0 or num_stages == 1:
         return 0, 0.0

@@ -39,14 +39,16 @@ from smoothcruiser.gap.fitting.state_fields import (
 )
 from smoothcruiser.problem.model.array_input import CompressedRows
 from smoothcruiser.problem.model.tabular import tabular
-from smoothcruiser.problem.problem import Problem
 
 MOST_AXES = 3  # continuous fields of a grid
 # points of an axis to choose from, by the number of axes
 POINTS = {0: (1,), 1: (33, 21, 15, 11, 7, 5), 2: (15, 11, 7, 5), 3: (9, 7, 5, 4)}
 MOST_NODES = 30_000  # that the solver goes through in a second or two per 100 sweeps
 SCOUTS = 4  # samples per pair that look for further combinations
-SAMPLES, FEWEST_SAMPLES = 400, 24  # per pair: as many as are paid for, and as are worth it
+SAMPLES, FEWEST_SAMPLES = (
+    400,
+    24,
+)  # per pair: as many as are paid for, and as are worth it
 COARSE_SAMPLES = 48  # per pair, before an axis gets more points
 BLOCK = 2_000_000  # samples that are held at once
 ACCURACY = 1e-6  # of the solution, as a share of the span of values
@@ -59,7 +61,9 @@ class TooManyNodes(InvalidInput):
 class GridCritic(Critic):
     """Fitted values on a grid."""
 
-    def __init__(self, grid: Grid, stages: Floats, every: int, basis: Basis) -> None:
+    def __init__(
+        self, grid: ValueGrid, stages: Floats, every: int, basis: Basis
+    ) -> None:
         self.grid, self.uses_steps = grid, len(stages) > 1
         self.slots = make_combination_slots(grid.combinations)
         coefficients = np.array([basis.fit(grid.rows, stage) for stage in stages])
@@ -112,7 +116,7 @@ def make_combination_slots(combinations: Ints) -> Ints:
     return slots
 
 
-class Grid(NamedTuple):
+class ValueGrid(NamedTuple):
     """The nodes: combinations (C, D) times the points of the axes."""
 
     form: StateForm
@@ -223,7 +227,7 @@ def fit_grid(
     return critic
 
 
-def first_grid(sampler: StepSampler, form: StateForm, rows: Floats) -> Grid:
+def first_grid(sampler: StepSampler, form: StateForm, rows: Floats) -> ValueGrid:
     """The combinations that rollouts met, with as many grid points as calls pay for."""
     num_axes = len(form.continuous)
     if num_axes > MOST_AXES:
@@ -244,7 +248,7 @@ def first_grid(sampler: StepSampler, form: StateForm, rows: Floats) -> Grid:
             break
     else:
         raise TooManyNodes("The states that rollouts met are too many for a table.")
-    return Grid(
+    return ValueGrid(
         form,
         combinations,
         axes.min(axis=0) if num_axes else np.zeros(0),
@@ -253,7 +257,7 @@ def first_grid(sampler: StepSampler, form: StateForm, rows: Floats) -> Grid:
     )
 
 
-def close_combinations(sampler: StepSampler, grid: Grid) -> Grid:
+def close_combinations(sampler: StepSampler, grid: ValueGrid) -> ValueGrid:
     """The grid with the combinations that its samples lead to, and theirs."""
     K, place = sampler.problem.num_actions, 0
     most_nodes = MOST_NODES
@@ -283,7 +287,7 @@ def close_combinations(sampler: StepSampler, grid: Grid) -> Grid:
     return grid
 
 
-def solve_grid(sampler: StepSampler, grid: Grid, num_samples: int) -> Floats:
+def solve_grid(sampler: StepSampler, grid: ValueGrid, num_samples: int) -> Floats:
     """(T, N): the values of all nodes, by steps left; without a horizon one row."""
     problem, states = sampler.problem, grid.states()
     K, num_nodes = problem.num_actions, len(states)
@@ -297,7 +301,9 @@ def solve_grid(sampler: StepSampler, grid: Grid, num_samples: int) -> Floats:
     indices = np.concatenate([part.indices for part in parts] + [end_rows])
     shares = np.concatenate([part.shares for part in parts] + [np.ones(K)])
     rewards = np.concatenate([part.rewards for part in parts] + [np.zeros(K)])
-    legal = np.concatenate([part.legal for part in parts] + [np.ones((1, K), np.bool_)])
+    legal = np.concatenate(
+        [part.legal for part in parts] + [np.ones((1, K), np.bool_)]
+    )
     terminal = np.concatenate([part.is_terminal for part in parts] + [[True]])
     players = np.concatenate([part.players for part in parts] + [[1]])
     shape = ((num_nodes + 1) * K, num_nodes + 1)
@@ -331,7 +337,7 @@ class MeanRows(NamedTuple):
     players: Ints
 
 
-def mean_rows(grid: Grid, samples: PairSamples, first: int) -> MeanRows:
+def mean_rows(grid: ValueGrid, samples: PairSamples, first: int) -> MeanRows:
     """The interpolated transitions of a block of nodes; the last column is the end."""
     num_block, K, n = samples.rewards.shape
     num_columns = len(grid.combinations) * grid.num_points + 1
@@ -341,7 +347,10 @@ def mean_rows(grid: Grid, samples: PairSamples, first: int) -> MeanRows:
     row_numbers = np.repeat(pair[alive], nodes.shape[1])
     ended = pair[~alive]  # pairs that nobody can take lead to the end, too
     keys = np.concatenate(
-        [row_numbers * num_columns + nodes.ravel(), ended * num_columns + num_columns - 1]
+        [
+            row_numbers * num_columns + nodes.ravel(),
+            ended * num_columns + num_columns - 1,
+        ]
     )
     masses = np.concatenate([weights.ravel(), np.ones(len(ended))]) / n
     unique_keys, inverse = np.unique(keys[masses > 0.0], return_inverse=True)
@@ -349,7 +358,7 @@ def mean_rows(grid: Grid, samples: PairSamples, first: int) -> MeanRows:
     return MeanRows(
         np.bincount(unique_keys // num_columns, minlength=num_block * K),
         unique_keys % num_columns,
-        shares,
+        shares.astype(np.float64),
         samples.rewards.mean(axis=2).ravel(),
         samples.legal,
         samples.is_terminal,

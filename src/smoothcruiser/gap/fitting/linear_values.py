@@ -38,8 +38,8 @@ FITTED = KernelFamily(compiling=2.0)  # loops over rows of fields
 MOST_QUADRATIC = 12  # fields whose products are features
 RIDGE = 1e-9  # of the largest singular value, below which directions are left out
 NODES_PER_FEATURE = 8
-MOST_NODES, MOST_SLOW_NODES = 4000, 400  # slow: an operator that is asked row by row
-SAMPLES, FEWEST_SAMPLES = 64, 8  # per pair
+MOST_NODES, MOST_SLOW_NODES = 2000, 400  # slow: an operator that is asked row by row
+SAMPLES, FEWEST_SAMPLES = 48, 8  # per pair
 MOST_SWEEPS, CONVERGED = 20_000, 1e-6
 
 
@@ -75,6 +75,11 @@ class Basis:
             few = num_fields <= MOST_QUADRATIC
             used += [True, *(few or j == i for j in range(i + 1))]
         return np.array(used)
+
+    def used_features(self, rows: Floats) -> Floats:
+        """(N, U): the features that are fitted."""
+        used: Floats = self.features(rows)[..., self.is_used]
+        return used
 
     def fit(self, rows: Floats, values: Floats) -> Floats:
         """The coefficients of values at rows, by least squares."""
@@ -208,15 +213,20 @@ def fit_linear(
     """The values of visited states by least squares."""
     if features is None:
         basis = Basis.of(rows_of_numbers(states), bounds)
-
-        def read(some_states: Sequence[Any]) -> Floats:
-            return basis.features(rows_of_numbers(some_states))[:, basis.is_used]
-
+        num_features = int(basis.is_used.sum())
     else:
         read = read_features(features)
-    states, num_samples = choose_nodes(sampler, states, read(states[:1]).shape[1])
-    samples = sampler.sample_states(states, num_samples, read)
-    stages = iterate_values(sampler.problem, read(states), samples, bounds)
+        num_features = read(states[:1]).shape[1]
+    states, num_samples = choose_nodes(sampler, states, num_features)
+    if features is None:
+        samples = sampler.sample_states(states, num_samples)
+        node_features = basis.features(rows_of_numbers(states))[:, basis.is_used]
+        following = mean_following(samples, basis.used_features)
+    else:
+        samples = sampler.sample_states(states, num_samples, read)
+        node_features = read(states)
+        following = mean_following(samples, lambda rows: rows)
+    stages = iterate_values(sampler.problem, node_features, following, samples, bounds)
     if features is None:
         all_stages = np.zeros((len(stages), len(basis.is_used)))
         all_stages[:, basis.is_used] = stages
@@ -257,25 +267,39 @@ def choose_nodes(
     return [states[i] for i in places.tolist()], num_samples
 
 
+def mean_following(
+    samples: PairSamples, features: Callable[[Floats], Floats]
+) -> Floats:
+    """(N, K, F): the mean features of next states, 0 where an episode ends."""
+    means = []
+    for rows, is_alive in zip(samples.rows, samples.is_alive, strict=True):
+        node_features = np.where(is_alive[..., None], features(rows), 0.0)
+        means.append(node_features.mean(axis=1))
+    return np.array(means)
+
+
 def iterate_values(
-    problem: Problem, features: Floats, samples: PairSamples, bounds: Floats
+    problem: Problem,
+    features: Floats,
+    following: Floats,
+    samples: PairSamples,
+    bounds: Floats,
 ) -> Floats:
     """(T, F): the coefficients by steps left; without a horizon one row."""
     live = ~samples.is_terminal
     rewards = samples.rewards.mean(axis=2)[live]
-    following = np.where(samples.is_alive[..., None], samples.rows, 0.0)
-    following = following.mean(axis=2)[live] * problem.discount
+    discounted = problem.discount * following[live]
     solver = np.linalg.pinv(features[live], rcond=RIDGE)
     legal, players = samples.legal[live], samples.players[live]
 
     def back_up(coefficients: Floats) -> Floats:
         """The coefficients with one step more."""
-        q_values = rewards + following @ coefficients
+        q_values = rewards + discounted @ coefficients
         values = apply_operator(problem, q_values, legal, players)
         next_coefficients: Floats = solver @ np.clip(values, bounds[0], bounds[1])
         return next_coefficients
 
-    coefficients = np.zeros(features.shape[1])
+    coefficients: Floats = np.zeros(features.shape[1])
     if problem.horizon is not None:
         stages = [coefficients]
         for _ in range(problem.horizon):

@@ -10,6 +10,7 @@ there are many, else through Python.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +31,12 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import call_oracle
 
 Bools = NDArray[np.bool_]
-COMPILED_FROM = 100_000  # calls, below which compiling the loop takes longer than Python
+# streams that are looked at for one that is chosen, and in all: 0.2 s
+CANDIDATES, MOST_CANDIDATES = 64, 20_000
+PER_CELL, BINS = 4, 8  # streams to a cell; intervals of later numbers
+COMPILED_FROM = (
+    100_000  # calls, below which compiling the loop takes longer than Python
+)
 
 
 class PairSamples(NamedTuple):
@@ -44,19 +50,74 @@ class PairSamples(NamedTuple):
     is_terminal: Bools  # (N,)
 
 
+def balance_words(seed: int, count: int) -> Any:
+    """(n, 4) The words of n streams that begin evenly.
+
+    Four to a cell, their first uniform numbers fill n/4 intervals of one length, their
+    first normal numbers n/4 intervals of one probability; their second and third uniform
+    numbers about eight. W may be biased, so its streams may be chosen: means over them
+    are those of a quadrature rule where a step uses few numbers.
+    """
+    source = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(Key.FITTING,)))
+    num_candidates = max(count, min(CANDIDATES * count, MOST_CANDIDATES))
+    pool = source.random_raw(4 * num_candidates).reshape(-1, 4)
+    num_cells = max(2, count // PER_CELL)
+    cells = [num_cells, num_cells, BINS, BINS]
+    places = []
+    for words in pool.tolist():
+        rng = Stream(words)
+        first, second, third = rng.random(), rng.random(), rng.random()
+        share = 0.5 * math.erfc(-Stream(words).normal() / math.sqrt(2.0))
+        numbers = first, share, second, third
+        places.append(
+            [min(int(u * k), k - 1) for u, k in zip(numbers, cells, strict=True)]
+        )
+    chosen = choose_evenly(places, cells, count)
+    return np.ascontiguousarray(pool[chosen])
+
+
+def choose_evenly(places: list[list[int]], cells: list[int], count: int) -> list[int]:
+    """``count`` candidates of which each cell of each number holds about as many.
+
+    The demands that are hardest to meet together are dropped last to first.
+    """
+    room = [[-(-count // k)] * k for k in cells]
+    is_free, chosen = [True] * len(places), list[int]()
+    for num_demands in range(len(cells), -1, -1):
+        for i, candidate in enumerate(places):
+            if len(chosen) == count:
+                return chosen
+            demands = candidate[:num_demands]
+            if is_free[i] and all(room[d][cell] > 0 for d, cell in enumerate(demands)):
+                is_free[i] = False
+                chosen.append(i)
+                for d, cell in enumerate(candidate):
+                    room[d][cell] -= 1
+    return chosen
+
+
 class StepSampler:
     """The calls of one fit, counted."""
 
     def __init__(self, problem: Problem, seed: int, most_calls: int) -> None:
         self.problem, self.seed, self.most_calls = problem, seed, most_calls
         self.calls = 0
+        self._words: dict[int, Any] = {}
 
     @property
     def calls_left(self) -> int:
         """The calls that are not used."""
         return self.most_calls - self.calls
 
-    def call_step(self, state: Any, action: int, rng: Stream) -> tuple[float, Any, bool]:
+    def words(self, count: int) -> Any:
+        """(n, 4) The words of the streams that all pairs share."""
+        if count not in self._words:
+            self._words[count] = balance_words(self.seed, count)
+        return self._words[count]
+
+    def call_step(
+        self, state: Any, action: int, rng: Stream
+    ) -> tuple[float, Any, bool]:
         """One counted call: (reward, next state, whether it has no value)."""
         self.calls += 1
         infinity = float("inf")
@@ -81,8 +142,10 @@ class StepSampler:
             if not is_terminal[i]:
                 legal[i, problem.legal_actions(state)] = True
                 players[i] = problem.mover(state)
-        words = self._stream_words(num_samples)
-        live_states = [s for s, over in zip(states, is_terminal, strict=True) if not over]
+        words = self.words(num_samples)
+        live_states = [
+            s for s, over in zip(states, is_terminal, strict=True) if not over
+        ]
         num_calls = int(legal.sum()) * num_samples
         if num_calls > self.calls_left:
             raise InvalidInput(
@@ -109,13 +172,6 @@ class StepSampler:
         return PairSamples(
             all_rewards, is_alive, all_rows, legal, players, is_terminal
         )
-
-    def _stream_words(self, num_samples: int) -> Any:
-        """(n, 4) The words of the streams that all pairs share."""
-        return np.array(
-            [stream(self.seed, Key.FITTING, j).words[:4] for j in range(num_samples)],
-            np.uint64,
-        ).reshape(num_samples, 4)
 
     def _sample_in_python(
         self, states: Sequence[Any], legal: Bools, words: Any, features: Any

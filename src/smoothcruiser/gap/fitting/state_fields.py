@@ -31,11 +31,10 @@ class StateForm:
     is_discrete: tuple[bool, ...]
 
     @classmethod
-    def of(cls, states: Sequence[Any]) -> StateForm:
-        """The form of states that were met; refused where they have no common one."""
-        rows = rows_of_numbers(states)
+    def of(cls, template: Any, rows: Floats) -> StateForm:
+        """The form of a state, whose like have the numbers ``rows``."""
         is_whole = np.all(rows == np.floor(rows), axis=0)
-        return cls(states[0], tuple(bool(whole) for whole in is_whole))
+        return cls(template, tuple(bool(whole) for whole in is_whole))
 
     @property
     def discrete(self) -> Ints:

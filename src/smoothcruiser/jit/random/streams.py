@@ -84,7 +84,8 @@ class Stream:
 
     # ``_s0`` is None while the state is in memory
     __slots__ = ("_address", "_memory", "_s0", "_s1", "_s2", "_s3", "generator")
-    entry_name = "call_at"  # of ``stream_type``: a compiled law over this kind of stream
+    # the function of ``stream_type`` that calls a compiled law with such a stream
+    entry_name = "call_at"
     signed_mask = 0  # the bits that a mirrored stream flips
 
     def __init__(self, words: Any) -> None:
