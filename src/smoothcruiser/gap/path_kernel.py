@@ -109,6 +109,7 @@ E_NEW_LOW, E_NEW_HIGH = 6, 7  # of W, since ``note_values``
 EXTREMES = 8
 # results of a walk
 WALK_LOW, WALK_HIGH, WALK_STEPS = 0, 1, 2
+NO_WALK = -2  # in the place of a walk's first action
 # how a policy is known
 NO_POLICY, TABLE_POLICY, GREEDY_POLICY = 0, 1, 2
 
@@ -369,22 +370,28 @@ def mean_of_rows(
     return total / (end - begin)
 
 
-def slot_of(state: Any, size: int) -> int:
-    """The slot where the search for a state begins (as ``parts_kernel.slot_of``)."""
-    bits = np.uint64(HASH(state)) * GOLDEN
+def hash_row(states: Any, row: int) -> Any:
+    """The hash of a state in memory."""
+    return HASH(LOAD(states, row))
+
+
+def slot_of(states: Any, row: int, size: int) -> int:
+    """The slot where the search for a state begins (as in ``parts_kernel``)."""
+    bits = np.uint64(hash_row(states, row)) * GOLDEN
     bits = (bits ^ (bits >> U29)) * MIX1
     bits = bits ^ (bits >> U32)
     return np.int64(bits & np.uint64(size - 1))  # type: ignore[return-value]
 
 
 def find_node(
-    states: Any, slots: Ints, serials: Ints, serial: int, size: int, state: Any
-) -> int:
+    states: Any, slots: Ints, serials: Ints, serial: int, size: int, others: Any,
+    row: int,
+) -> int:  # fmt: skip
     """The node of a state in the layer under way, or -1 minus its free slot.
 
     Slots that an earlier layer wrote are free.
     """
-    slot = slot_of(state, size)
+    slot, state = slot_of(others, row, size), LOAD(others, row)
     while serials[slot] == serial:
         node = slots[slot]
         if SAME(LOAD(states, node), state):
@@ -454,16 +461,17 @@ def absorb_nodes(
             if follows == A_BOUND:
                 children[at] = BEYOND
                 continue
-            state = LOAD(batch.states, noise_row)
             child = find_node(
-                states, graph.slots, graph.serials, serial, num_slots, state
-            )
+                states, graph.slots, graph.serials, serial, num_slots, batch.states,
+                noise_row,
+            )  # fmt: skip
             if child < 0:
                 node_number = meta[COUNT]
                 if node_number - layer >= rule.most_nodes:
                     children[at] = BEYOND
                     meta[CUT_COUNT] += 1
                     continue
+                state = LOAD(batch.states, noise_row)
                 if not SAME(state, state):
                     meta[FAULT_ROW] = noise_row
                     return BAD_STATE
@@ -994,6 +1002,7 @@ def begin_path(
 ) -> int:  # fmt: skip
     """The status after the root is node 0 of a path."""
     meta, extremes = paper.meta, paper.extremes
+    begin_walk(path, NO_WALK)
     for k in range(NOISE_COUNT, META):
         meta[k] = 0
     for k in (E_SCORE_HIGH, E_WALK_HIGH, E_W_HIGH, E_NEW_HIGH):

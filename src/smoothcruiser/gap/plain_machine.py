@@ -248,8 +248,10 @@ class PlainMachine:
         return kernel.DONE
 
     def _find(
-        self, states: Any, slots: Any, serials: Any, serial: int, size: int, state: Any
-    ) -> int:
+        self, states: Any, slots: Any, serials: Any, serial: int, size: int,
+        others: Any, row: int,
+    ) -> int:  # fmt: skip
+        state = others[row]
         if serial != self.serial:
             self.nodes.clear()
             self.serial = serial
