@@ -38,6 +38,12 @@ from smoothcruiser.run_control.control import Control, Limits
 DELTA = 0.1
 ERROR = 0.2  # of W, in units of the span of V
 STATES = 6
+COLUMNS = (
+    *("world", "runs", "paths", "refits", "width", "any statement fails", "V"),
+    *("policy", "regret", "actions", "upper end", "normal upper end"),
+    "normal interval",
+)
+HEADER = f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}"
 RARE = 195  # steps between two jackpots: 4.3 among the paths of a run
 
 
@@ -348,8 +354,7 @@ legal and U is the plain return, so that E U = V and only the confidence is left
 "normal" is the usual interval (mean and standard error of U and of L) at the same shares
 of delta, on the same paths.
 
-| world | runs | paths | refits | width | any statement fails | V | policy | regret | actions | upper end | normal upper end | normal interval |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|
+{HEADER}
 """
         + "\n".join(rows)
         + f"""
