@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         calibrate,
         evaluate,
         explain,
+        gap,
         plan,
         plan_many,
         prepare,
@@ -52,10 +53,12 @@ if TYPE_CHECKING:
     )
     from smoothcruiser.estimate import Certificate, Estimate, Estimates
     from smoothcruiser.exact.solution import Solution
+    from smoothcruiser.gap.gap_result import Gap
     from smoothcruiser.methods.auto import Auto
     from smoothcruiser.methods.base import Prepared
     from smoothcruiser.methods.certified_search import CertifiedSearch
     from smoothcruiser.methods.exact_method import Exact
+    from smoothcruiser.methods.gap_method import GapMethod
     from smoothcruiser.methods.schedules.scheduled import (
         Paper,
         SmoothCruiser,
@@ -115,6 +118,8 @@ __all__ = [
     "Estimates",
     "Exact",
     "Game",
+    "Gap",
+    "GapMethod",
     "Gumbel",
     "InvalidInput",
     "Kind",
@@ -148,6 +153,7 @@ __all__ = [
     "compare",
     "evaluate",
     "explain",
+    "gap",
     "make",
     "plan",
     "plan_many",
@@ -170,6 +176,7 @@ _HOMES = {
         "calibrate",
         "evaluate",
         "explain",
+        "gap",
         "plan",
         "plan_many",
         "prepare",
@@ -192,10 +199,12 @@ _HOMES = {
     ),
     "estimate": ("Certificate", "Estimate", "Estimates"),
     "exact.solution": ("Solution",),
+    "gap.gap_result": ("Gap",),
     "methods.auto": ("Auto",),
     "methods.base": ("Prepared",),
     "methods.certified_search": ("CertifiedSearch",),
     "methods.exact_method": ("Exact",),
+    "methods.gap_method": ("GapMethod",),
     "methods.stored_sessions": ("resume",),
     "methods.schedules.scheduled": ("Paper", "SmoothCruiser", "SparseSampling", "run"),
     "operators": (

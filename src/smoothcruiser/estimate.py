@@ -57,7 +57,7 @@ class Certificate(Shown):
     ``confidence``, under ``assumptions``.
     """
 
-    kind: str  # "schedule", "search", "exact", "policy", "proof"
+    kind: str  # "schedule", "search", "exact", "policy", "proof", "gap"
     interval: Interval  # for V(state)
     # one an action; (NaN, NaN) where illegal, empty where only the value was asked
     # for

@@ -54,7 +54,7 @@ def test_no_module_takes_the_place_of_a_function():
 
 
 NAMES = "MDP Game tabular make plan plan_many prepare explain solve evaluate compare "
-NAMES += "Certified Tree Agent check check_operator batched report view schema"
+NAMES += "gap Certified Tree Agent check check_operator batched report view schema"
 VERBS = NAMES.split()
 # these explain every keyword themselves; the others name where they are explained
 PROBLEM_VERBS = [*VERBS[:4], "batched", "solve", "check", "check_operator"]

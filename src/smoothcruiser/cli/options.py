@@ -8,6 +8,7 @@ numbers), because compiled simulators tell those apart.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
@@ -24,12 +25,13 @@ from smoothcruiser.cli.completion import (
     problem_names,
     target_names,
 )
-from smoothcruiser.errors import SmoothcruiserError, describe_error
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
 
 Function = Callable[..., Any]
 
 # characters of a value that an error repeats; the rest of it is left out
 LONGEST = 100
+ARRAY, DATA = ".npy", ".json"  # files that hold a policy or values
 
 
 class Calls(click.ParamType):  # type: ignore[type-arg]
@@ -409,6 +411,44 @@ def run_options(function: Function) -> Function:
     ):
         function = option(function)
     return function
+
+
+def load_player(text: str, role: str) -> Any:
+    """A policy, a player or a value: module:name, or what a file holds."""
+    module_name, colon, attribute = text.partition(":")
+    try:
+        if text.endswith((ARRAY, DATA)):
+            return _load_file(text)
+        if not colon:
+            raise ImportError("it names no module")
+        find_modules_here()
+        loaded_object = importlib.import_module(module_name)
+        for name in attribute.split("."):
+            loaded_object = getattr(loaded_object, name)
+        return loaded_object
+    except (Exception, SystemExit) as error:
+        raise InvalidInput(
+            f"The {role} {text!r} could not be found ({describe_error(error)}); name what is in "
+            "a "
+            f"module, module:name, or a file {ARRAY} that numpy.save wrote."
+        ) from error
+
+
+def _load_file(text: str) -> Any:
+    """An array, or what JSON holds: a Solution, a list by state, an object by state."""
+    import numpy as np
+
+    if text.endswith(ARRAY):
+        return np.load(text, allow_pickle=False)
+    with open(text, encoding="utf-8") as file:
+        data = json.load(file)
+    if isinstance(data, list):
+        return np.asarray(data, dtype=np.float64)
+    if isinstance(data, dict) and data.get("kind") == "solution":
+        from smoothcruiser.exact.solution import Solution
+
+        return Solution.from_dict(data)
+    return {State().convert(key, None, None): entry for key, entry in data.items()}
 
 
 def find_modules_here() -> None:

@@ -4,7 +4,6 @@ a summary.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from dataclasses import replace
 from typing import Any
@@ -14,16 +13,15 @@ import click
 from smoothcruiser.cli.completion import method_names, opponent_names
 from smoothcruiser.cli.exit_codes import SIGNALLED, ctrl_c
 from smoothcruiser.cli.options import (
+    ARRAY,
     Calls,
     Probability,
-    find_modules_here,
+    load_player,
     print_json,
     problem_options,
     tree_options,
 )
-from smoothcruiser.errors import InvalidInput, describe_error
-
-ARRAY = ".npy"
+from smoothcruiser.errors import InvalidInput
 
 
 @click.command()
@@ -127,7 +125,7 @@ def play(
     note = None
     if policy is not None:
         _refuse_method(click.get_current_context(), method)
-        planner = _load_player(policy, "policy")
+        planner = load_player(policy, "policy")
     else:
         note = _check_promise(problem, method, request)
     agent = Agent(problem, planner, options=options, **request)
@@ -208,7 +206,7 @@ def _opponent(text: str, problem: Any, request: dict[str, Any]) -> Any:
             f"The opponent is random, a method ({', '.join(METHODS)}), "
             f"module:function or a file {ARRAY}, got {text!r}."
         )
-    return _load_player(text, "opponent")
+    return load_player(text, "opponent")
 
 
 def _refuse_method(context: click.Context, method: str) -> None:
@@ -221,26 +219,3 @@ def _refuse_method(context: click.Context, method: str) -> None:
             f"--policy takes the place of a method, and --method {method} was given as "
             "well; drop one of the two."
         )
-
-
-def _load_player(text: str, role: str) -> Any:
-    """A policy or a player: module:name, or an array in a file."""
-    import numpy as np
-
-    module_name, colon, attribute = text.partition(":")
-    try:
-        if text.endswith(ARRAY):
-            return np.load(text, allow_pickle=False)
-        if not colon:
-            raise ImportError("it names no module")
-        find_modules_here()
-        loaded_object = importlib.import_module(module_name)
-        for name in attribute.split("."):
-            loaded_object = getattr(loaded_object, name)
-        return loaded_object
-    except (Exception, SystemExit) as error:
-        raise InvalidInput(
-            f"The {role} {text!r} could not be found ({describe_error(error)}); name what is in "
-            "a "
-            f"module, module:name, or a file {ARRAY} that numpy.save wrote."
-        ) from error

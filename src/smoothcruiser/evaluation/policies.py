@@ -20,7 +20,7 @@ since such a problem has the operator Max; so a path adds up rewards alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -87,6 +87,21 @@ def rollouts_of(task: RolloutTask, policy: Any, compiled: bool | None) -> Rollou
             "executor='compiled', or give an array (S, A) or a Tree."
         )
     return _of_function(task, reading)
+
+
+def path_walks(problem: Problem, policy: Any) -> Callable[[], Walk] | None:
+    """A function that starts walks of a policy that depends on the path; else None."""
+    if isinstance(policy, Tree):
+        if policy.problem is not problem:
+            raise InvalidInput(
+                "The tree was grown on another problem object; give the problem that "
+                "it was grown on."
+            )
+        return lambda: _follow_tree(policy)
+    if getattr(policy, "stages", None) is None or problem.horizon is None:
+        return None
+    model_tables, num_steps = known_model(problem).tables, problem.horizon
+    return lambda: _follow_stages(problem, policy, model_tables, num_steps)
 
 
 def _of_function(task: RolloutTask, reading: PolicyReading) -> Rollouts:

@@ -1075,7 +1075,9 @@ def play_walks(
         )  # fmt: skip
         if status != DONE:
             return status
-        samples[row, FIRST_ACTION + K + a] = walk[WALK_LOW]
+        # the far end of Q: from below for player 1, from above for player 2
+        far_end = WALK_LOW if rule.relaxed == 1 else WALK_HIGH
+        samples[row, FIRST_ACTION + K + a] = walk[far_end]
         lower += graph.shares[a] * walk[WALK_LOW]
         upper += graph.shares[a] * walk[WALK_HIGH]
         steps = max(steps, walk[WALK_STEPS])

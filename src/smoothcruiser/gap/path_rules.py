@@ -97,6 +97,7 @@ def upper_columns(num_actions: int) -> slice:
 def walk_columns(num_actions: int) -> slice:
     """The columns of the walks that begin with a: the mean of each is Q_pi(s_0, a).
 
-    They are cut as ``LOWER`` is. NaN where no walk begins so.
+    They are cut as ``LOWER`` is, for relaxed player 2 as ``POLICY_UPPER``. NaN where no
+    walk begins so.
     """
     return slice(FIRST_ACTION + num_actions, count_columns(num_actions))

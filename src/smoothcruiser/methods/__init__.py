@@ -66,6 +66,7 @@ METHODS = Methods(
         "sparse-sampling": "methods.schedules.scheduled:SparseSampling",
         "certified": "methods.certified_search:CertifiedSearch",
         "exact": "methods.exact_method:Exact",
+        "gap": "methods.gap_method:GapMethod",
         "uct": "tree.search_rules:UCT",
         "ments": "tree.search_rules:MENTS",
         "rents": "tree.search_rules:RENTS",
@@ -94,6 +95,10 @@ ELSEWHERE = {
     **dict.fromkeys(
         ("minimax", "alpha-beta", "alphabeta", "expectimax", "lrtdp", "ao*", "brtdp"),
         ("certified", "a search with bounds"),
+    ),
+    **dict.fromkeys(
+        ("information-relaxation", "penalty", "dual", "primal-dual", "uvip"),
+        ("gap", "information relaxation"),
     ),
     **dict.fromkeys(
         ("kearns", "ksg", "rollout", "rollouts"),

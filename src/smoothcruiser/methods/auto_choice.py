@@ -63,6 +63,7 @@ SHARE = 0.75
 # race say half.
 SEARCH_SHARE = 0.5
 CHEAP = 2  # times the least price of a search: such a schedule is just run
+FINE = 0.1  # of the value span: paths are hardly narrower than a schedule below that
 LISTING = 0.25  # of seconds=, at the most, to list them
 TOTALS = "no schedule has discount 1 without a horizon, and the total is bounded"
 
@@ -221,6 +222,8 @@ class AutoChoice:
     def _without_schedule(self, why: str) -> Prepared:
         """Certified search, if it has any hope, where no schedule can be paid."""
         if not self._comes_back(self.limits.calls):
+            if self._suits_paths():
+                return self._choose_paths(why)
             return self._schedule_or_search(
                 f"auto chose smoothcruiser: {why}, and states hardly come back, so "
                 "a search would not do better."
@@ -232,10 +235,7 @@ class AutoChoice:
     def _within_limits(self) -> Prepared:
         """No epsilon: the best that the limits allow."""
         if not self._comes_back(self.limits.calls):
-            return self._schedule_or_search(
-                "auto chose smoothcruiser: states hardly come back, so the limit buys "
-                "the best schedule."
-            )
+            return self._schedule_or_paths()
         try:
             if not self._is_in_reach(0.5):
                 raise Unpayable("No schedule within the limit.")
@@ -261,6 +261,50 @@ class AutoChoice:
             "by then, the other half goes to a schedule that does. Each has half of delta.",
             half_schedule,
         )
+
+    def _schedule_or_paths(self) -> Prepared:
+        """A schedule that says something, or paths, where states do not come back."""
+        reason = (
+            "auto chose smoothcruiser: states hardly come back, so the limit buys the "
+            "best schedule."
+        )
+        if not self._has_useful_schedule() and self._suits_paths():
+            return self._choose_paths("no schedule within the limit says anything")
+        return self._schedule_or_search(reason)
+
+    def _has_useful_schedule(self) -> bool:
+        """Whether the limits pay for a schedule that paths would hardly beat."""
+        if not self._is_in_reach(1.0):
+            return False
+        try:
+            schedule = self._prepare_schedule(1.0, self._limits_left()).explanation
+        except (InvalidInput, Unpayable):
+            return False
+        epsilon: float = schedule.epsilon
+        return epsilon <= max(FINE * self._value_span, self.promise.epsilon or 0.0)
+
+    def _suits_paths(self) -> bool:
+        """Whether paths with a fitted value can bound V here (``gap_method``)."""
+        from smoothcruiser.methods.gap_method import GapMethod, find_obstacle
+
+        pilot, query = self.pilot, self.query
+        is_named = query.given <= GapMethod.takes
+        if not is_named or pilot is None or not pilot.by_chance:
+            return False
+        return find_obstacle(query, self._calls_left) is None
+
+    def _choose_paths(self, why: str) -> Prepared:
+        from smoothcruiser.methods.gap_method import GapMethod
+
+        inner = GapMethod().prepare(self._part_query(1.0, self._limits_left()))
+        option = self._make_option(
+            "gap", inner.explanation.num_calls, self.promise.delta
+        )
+        reason = (
+            f"auto chose gap: {why}, and states hardly come back, but merge along a path "
+            "of one noise."
+        )
+        return self._make_choice(reason, inner, (option,))
 
     # --- prices ---------------------------------------------------------------
 

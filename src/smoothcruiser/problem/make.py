@@ -78,12 +78,13 @@ def make(
             ``module:attribute``; parameters follow as ``name=value,name=value``.
             ``smoothcruiser problems`` lists them.
         discount: weight of the next step's value, in [0, 1), or 1 with a horizon or,
-            for plain max, with a known model or a bounded total; needed unless
-            ``module:attribute`` or an adapter has its own.
+            for plain max, with a known model or a bounded total; needed unless the
+            problem, ``module:attribute`` or an adapter has its own.
         temperature: strength of the regularizer, in units of reward; 0 is plain max.
             Needed by every operator that is named, but for "max".
-        operator: the smooth maximum, or its name: "entropy" (the default), "kl",
-            "sparsemax", "square-root" or "max".
+        operator: the smooth maximum, or its name: "entropy" (the default; of built-in
+            problems with a discount of their own it is "max"), "kl", "sparsemax",
+            "square-root" or "max".
         actions: the names of the actions in answers, such as ["left", "right"]; by
             default as the problem itself names them.
         horizon: steps until the end; "none" for no limit where the problem has one.
@@ -145,8 +146,10 @@ def _build_problem(
     prefix, _, after_colon = text.partition(":")
     discount = spec["discount"]
     if is_built_in(text):
-        if discount is None:
+        if discount is None and not ZOO[prefix].has_discount:
             raise InvalidInput(f"{prefix} needs a discount in [0, 1); give discount=.")
+        if ZOO[prefix].has_discount and operator is None:
+            operator = "max" if spec["temperature"] is None else None
         chosen_operator = _choose_operator(operator, spec["temperature"])
         zoo_parameters = _merge_words(text, read_parameters(after_colon), words)
         return build(

@@ -25,6 +25,7 @@ from smoothcruiser.checks import Check
 from smoothcruiser.cli import problems
 from smoothcruiser.comparison import Comparison
 from smoothcruiser.exact.solution import Solution
+from smoothcruiser.gap.gap_result import Gap
 from smoothcruiser.methods.base import Forecast
 from smoothcruiser.methods.portfolio import Decision
 from smoothcruiser.playing.episodes import Summary
@@ -48,7 +49,7 @@ def test_an_array_is_an_array_by_its_own_name_and_by_an_alias():
 FOLDER = Path(sc.__file__).parent / "records" / "schema"
 CLASSES: tuple[Any, ...] = (
     *(sc.Estimate, sc.Estimates, sc.Schedule, Solution, Comparison, Check, Summary),
-    *(KeptTable, Runs, Forecast, CertifiedForecast, Relaxation, Decision),
+    *(KeptTable, Runs, Forecast, CertifiedForecast, Relaxation, Decision, Gap),
 )
 
 

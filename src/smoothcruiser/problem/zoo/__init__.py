@@ -1,5 +1,10 @@
 """Built-in problems: the paper's chain and gridworld, Garnet MDPs, random games.
 
+The problems of tree searches have a file (``literature``), and so has each problem whose
+states never come back or are too many to list (``max_call``, ``storage``,
+``lost_sales``, ``two_queues``). The latter are steps, not tables, and have a discount of
+their own.
+
 ``chain`` and ``gridworld`` are exactly those of the paper's consistency table
 (theory, section 2, item 7). Garnet (Archibald et al.): every (s, a) has
 ``branching`` distinct successors, probabilities from uniform cuts of [0, 1],
@@ -31,6 +36,10 @@ from smoothcruiser.problem.zoo.literature import (
     sailing,
     synthetic_tree,
 )
+from smoothcruiser.problem.zoo.lost_sales import lost_sales
+from smoothcruiser.problem.zoo.max_call import max_call
+from smoothcruiser.problem.zoo.storage import storage
+from smoothcruiser.problem.zoo.two_queues import two_queues
 
 
 def chain(*, n: int = 5, **rest: Any) -> Problem:
@@ -177,6 +186,8 @@ class Entry:
     # (rows, columns) for so many states, where the first states are a grid:
     # state row * columns + column
     grid: Callable[[int], tuple[int, int]] | None = None
+    # whether it has a discount of its own; its operator is then max where none is named
+    has_discount: bool = False
 
 
 ZOO: dict[str, Entry] = {
@@ -226,6 +237,54 @@ ZOO: dict[str, Entry] = {
         {"k": 4, "d": 3, "seed": 0},
         "tree-search literature: a k-ary tree with noisy leaves",
     ),
+    "max-call": Entry(
+        max_call,
+        {
+            "assets": 2,
+            "spot": 100.0,
+            "strike": 100.0,
+            "rate": 0.05,
+            "dividend": 0.1,
+            "volatility": 0.2,
+            "years": 3.0,
+            "periods": 9,
+        },
+        "finance: a Bermudan option on the largest of some prices, 10 dates",
+        has_discount=True,
+    ),
+    "storage": Entry(
+        storage,
+        {"levels": 10, "loss": 0.05, "keep": 0.9, "noise": 0.2, "most": 1.2},
+        "energy: buy, keep or sell while the price reverts to its mean (discount 0.99)",
+        has_discount=True,
+    ),
+    "lost-sales": Entry(
+        lost_sales,
+        {
+            "lead": 2,
+            "penalty": 4.0,
+            "holding": 1.0,
+            "demand": 5.0,
+            "capacity": 20,
+            "orders": 9,
+        },
+        "inventory: orders that arrive late, demand that does not wait (discount 0.97)",
+        has_discount=True,
+    ),
+    "two-queues": Entry(
+        two_queues,
+        {
+            "most": 15,
+            "arrival_1": 0.3,
+            "arrival_2": 0.25,
+            "work": 0.8,
+            "weight_1": 1.0,
+            "weight_2": 2.0,
+            "over": 10.0,
+        },
+        "queues: one server, two queues, a period to go over (discount 0.99)",
+        has_discount=True,
+    ),
 }
 
 
@@ -247,7 +306,7 @@ def build(
     name: str,
     parameters: dict[str, Any],
     *,
-    discount: float,
+    discount: float | None,
     operator: Operator,
     spec: dict[str, Any],
 ) -> Problem:

@@ -306,11 +306,17 @@ def check_whole(name: str, value: Any, low: int, high: float = math.inf) -> int:
     return int(value)
 
 
-def check_real(name: str, value: Any) -> float:
-    """The parameter as a finite number."""
-    if not is_number(value) or not math.isfinite(_float(value)):
+def check_real(
+    name: str, value: Any, low: float = -math.inf, high: float = math.inf
+) -> float:
+    """The parameter as a finite number from ``low`` to ``high``."""
+    is_finite = is_number(value) and math.isfinite(_float(value))
+    if not is_finite or not low <= float(value) <= high:
+        low_text = "" if low == -math.inf else f" of at least {low:g}"
+        high_text = "" if high == math.inf else f" and at most {high:g}"
         raise InvalidInput(
-            f"{name} must be a finite number, got {shorten_value(value)}."
+            f"{name} must be a finite number{low_text}{high_text}, got "
+            f"{shorten_value(value)}."
         )
     return float(value)
 
