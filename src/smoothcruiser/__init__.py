@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         calibrate,
         evaluate,
         explain,
-        gap,
         plan,
         plan_many,
         prepare,
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from smoothcruiser.estimate import Certificate, Estimate, Estimates
     from smoothcruiser.exact.solution import Solution
     from smoothcruiser.gap.gap_result import Gap
+    from smoothcruiser.gap.request_reading import gap
     from smoothcruiser.methods.auto import Auto
     from smoothcruiser.methods.base import Prepared
     from smoothcruiser.methods.certified_search import CertifiedSearch
@@ -176,7 +176,6 @@ _HOMES = {
         "calibrate",
         "evaluate",
         "explain",
-        "gap",
         "plan",
         "plan_many",
         "prepare",
@@ -200,6 +199,7 @@ _HOMES = {
     "estimate": ("Certificate", "Estimate", "Estimates"),
     "exact.solution": ("Solution",),
     "gap.gap_result": ("Gap",),
+    "gap.request_reading": ("gap",),
     "methods.auto": ("Auto",),
     "methods.base": ("Prepared",),
     "methods.certified_search": ("CertifiedSearch",),

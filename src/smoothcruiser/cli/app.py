@@ -48,7 +48,7 @@ from smoothcruiser.cli.exit_codes import (
 from smoothcruiser.errors import SmoothcruiserError, describe_error, spelling
 
 # modules of this folder that are known to be no commands
-HELPER_MODULES = ("app", "completion", "exit", "options")
+HELPER_MODULES = ("app", "exit", "options")
 # these lead the help, in the order in which a newcomer needs them
 LEADING_COMMANDS = ("problems", "explain", "plan", "exact")
 

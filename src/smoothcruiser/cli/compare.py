@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smoothcruiser.cli.completion import complete_methods
 from smoothcruiser.cli.exit_codes import STOPPED, ctrl_c
 from smoothcruiser.cli.options import (
     Calls,
+    complete_methods,
     print_json,
     problem_options,
     state_of,

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from smoothcruiser.cli.completion import method_names
 from smoothcruiser.cli.options import (
+    method_names,
     method_option,
     print_json,
     problem_options,

@@ -108,7 +108,7 @@ def gap(
     The step is replayed under one stream of random numbers per time: no state has to
     come back. PROBLEM is built in (storage) or your own (module:attribute).
     """
-    from smoothcruiser import api
+    from smoothcruiser.gap.request_reading import gap as compute_gap
     from smoothcruiser.progress.bar import Bar
 
     if page is not None:
@@ -127,7 +127,9 @@ def gap(
     request = {name: answer for name, answer in request.items() if answer is not None}
     with ctrl_c() as stopped:
         bar = Bar(lines=False)
-        answer = api.gap(problem, policy, value, start_state, progress=bar, **request)
+        answer = compute_gap(
+            problem, policy, value, start_state, progress=bar, **request
+        )
     if as_json:
         print_json(answer.to_dict())
     else:

@@ -9,13 +9,13 @@ from typing import Any, NoReturn
 
 import click
 
-from smoothcruiser.cli.completion import method_names
 from smoothcruiser.cli.exit_codes import SIGNALLED, complain, ctrl_c
 from smoothcruiser.cli.options import (
     ListingOption,
     State,
     find_modules_here,
     make_problem,
+    method_names,
     optional_problem_options,
     print_json,
     promise_options,

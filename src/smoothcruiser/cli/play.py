@@ -10,13 +10,14 @@ from typing import Any
 
 import click
 
-from smoothcruiser.cli.completion import method_names, opponent_names
 from smoothcruiser.cli.exit_codes import SIGNALLED, ctrl_c
 from smoothcruiser.cli.options import (
     ARRAY,
     Calls,
     Probability,
     load_player,
+    method_names,
+    opponent_names,
     print_json,
     problem_options,
     tree_options,

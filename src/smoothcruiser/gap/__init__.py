@@ -6,7 +6,7 @@ from types import ModuleType
 
 class _Verb(ModuleType):  # until the folder has a name of its own: /tmp/gap_rename.sh
     def __call__(self, *args, **keywords):  # type: ignore[no-untyped-def]
-        from smoothcruiser.api import gap
+        from smoothcruiser.gap.request_reading import gap
 
         return gap(*args, **keywords)
 

@@ -20,13 +20,7 @@ from smoothcruiser.evaluation.policy_reading import read_policy, takes_rng
 from smoothcruiser.exact.model import Watch
 from smoothcruiser.exact.reachable import TooLarge, explore
 from smoothcruiser.gap.gap_result import Gap, GapCertificate
-from smoothcruiser.gap.request_reading import (
-    GapKeywords,
-    GapRequest,
-    convexity_assumptions,
-    read_request,
-)
-from smoothcruiser.problem.problem import Problem
+from smoothcruiser.gap.request_reading import GapRequest, convexity_assumptions
 from smoothcruiser.progress import finish, show_bar
 from smoothcruiser.tree.tree import Tree
 
@@ -34,11 +28,8 @@ LISTED = 20_000  # states of outcomes= that are solved, as auto of plan does
 LISTING_SHARE = 0.25  # of seconds=, at the most, to list them
 
 
-def compute_gap(
-    problem: Problem, policy: Any, value: Any, state: Any, keywords: GapKeywords
-) -> Gap:
-    """The Gap that the arguments of ``sc.gap`` ask for."""
-    request = read_request(problem, policy, value, state, keywords)
+def compute_gap(request: GapRequest) -> Gap:
+    """The Gap of a request; its progress is reported."""
     progress = request.query.progress
     with show_bar(progress):
         gap = answer_request(request)

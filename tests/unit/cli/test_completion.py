@@ -99,7 +99,7 @@ def test_bash_completes_with_what_it_is_given(tmp_path):
 def test_no_library_is_imported_for_it():
     script = (
         "import sys\n"
-        "from smoothcruiser.cli.completion import problem_names\n"
+        "from smoothcruiser.cli.options import problem_names\n"
         "assert problem_names(None, None, 'gym:')\n"
         "assert not {'gymnasium', 'pyspiel', 'numba'} & set(sys.modules)\n"
     )
