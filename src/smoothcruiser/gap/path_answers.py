@@ -208,7 +208,7 @@ def visit_states(request: GapRequest) -> tuple[list[Any], int]:
     most_steps = CHECKED_STATES - 1
     if query.limits.calls is not None:
         most_steps = min(most_steps, query.limits.calls // CHECKED_SHARE)
-    rng = stream(query.seed, (Key.GAP, CHECKED_STATES))
+    rng = stream(query.seed, Key.GAP, CHECKED_STATES)
     states, current = [state], state
     for _ in range(most_steps):
         legal_actions = problem.legal_actions(current)

@@ -67,7 +67,7 @@ class Counting:
         return step(state, action, rng)
 
 
-def test_there_are_fourteen_methods_and_each_is_a_frozen_object():
+def test_there_are_fifteen_methods_and_each_is_a_frozen_object():
     assert list(METHODS) == NAMES
     for name, method in METHODS.items():
         assert method.name == name
