@@ -47,7 +47,7 @@ from smoothcruiser.gap.path_rules import (
     upper_columns,
     walk_columns,
 )
-from smoothcruiser.gap.plain_machine import PlainMachine
+from smoothcruiser.gap.plain_machine import ReferenceMachine
 from smoothcruiser.jit.forms import bind_parts
 
 DEPTH, STATES = 3, 4  # a state is (time, number)
@@ -334,7 +334,7 @@ def time_rows(world: World, slack: float, V: Any, V_pi: Any) -> Any:
     return rows
 
 
-class MutantMachine(PlainMachine):
+class MutantMachine(ReferenceMachine):
     """A machine with other functions in its kernel."""
 
     mutants: ClassVar[dict[str, Any]] = {}

@@ -30,7 +30,7 @@ from smoothcruiser.gap.path_machines import build_machine
 from smoothcruiser.gap.path_rules import NODES, UPPER, GapRule
 from smoothcruiser.jit.random.mirrored_streams import first_words
 
-HORIZON, NUM_INNER, PATHS = 100, 10, 300
+HORIZON, NUM_INNER, PATHS = 100, 10, 200
 NO_LIMIT = 10**15
 
 PROGRAM = r"""

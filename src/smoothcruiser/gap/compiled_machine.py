@@ -20,7 +20,7 @@ from smoothcruiser.engines.compiled.kernel import allocate
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.errors import OracleError, SmoothcruiserError
 from smoothcruiser.gap import path_kernel
-from smoothcruiser.gap.path_kernel import World
+from smoothcruiser.gap.path_kernel import PathWorld
 from smoothcruiser.gap.path_machines import (
     Floats,
     PathCritic,
@@ -36,7 +36,7 @@ from smoothcruiser.jit.forms import bind_parts
 from smoothcruiser.jit.oracle import next_state_type
 from smoothcruiser.jit.random.mirrored_streams import MirroredStream, first_words
 from smoothcruiser.operators.operator_functions import parts_of
-from smoothcruiser.states.codec import hashing
+from smoothcruiser.states.codec import NEGATIVE_ZERO, hashing
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.compiled_tree import machine_for
 
@@ -86,7 +86,7 @@ class CompiledMachine:
             self.notes = (KEY_IN_PYTHON,)
         is_tabular = problem.tables is not None
         reserve = compile_function(allocate) if is_tabular else self.machine.allocate
-        self.world = World(
+        self.world = PathWorld(
             operator.code,
             operator.strength,
             task.policy_kind,
@@ -143,7 +143,10 @@ class CompiledMachine:
             parts["ROW"] = compile_function(_no_row)
         if "SAME" in parts:
             parts["EQUAL"] = parts["SAME"]
+            if self.machine.codec.is_exact:
+                parts["hash_row"] = word_hash(self.machine.codec.size)
         if self.key is not None:
+            parts.pop("hash_row", None)
             parts |= key_parts(self.key, self.task)
         if critic not in (None, path_kernel.table_value):
             parts["CRITIC"] = critic
@@ -228,11 +231,24 @@ class CompiledMachine:
         memory = self.memory
         return int(
             self.kernel(
-                self.setting, rule, self.world, self.data, self.critic_data,
-                self.policy, times, memory.graph, memory.batch, memory.paper, self.root,
-                first, most_calls, samples, self.rng, self.stop.ctypes.data,
+                self.setting,
+                rule,
+                self.world,
+                self.data,
+                self.critic_data,
+                self.policy,
+                times,
+                memory.graph,
+                memory.batch,
+                memory.paper,
+                self.root,
+                first,
+                most_calls,
+                samples,
+                self.rng,
+                self.stop.ctypes.data,
             )
-        )  # fmt: skip
+        )
 
     def run_block(self, *block: Any) -> int:
         """The status of the kernel, until a stop or the deadline.
@@ -325,6 +341,9 @@ class MixedMachine(CompiledMachine):
         if self.has_python_critic:
             leaves["fill_values"] = self._fill
         leaves["flag_at"] = lambda stop: self._is_late()
+        leaves["start_stream"] = lambda stream, words, row: stream.restart(
+            words[row].tolist()
+        )
         leaves["borrow_array"] = lambda array: array
         if self.task.start_walk is not None:
             walks = PythonWalks(self.task)
@@ -387,6 +406,28 @@ def compile_machine(task: PathTask) -> CompiledMachine:
 def critic_parts(task: PathTask, critic: PathCritic) -> tuple[Any, Any] | None:
     """W in machine code; a table of a tabular problem needs no function of its own."""
     return critic.compiled_parts(_state_type(task))
+
+
+@lru_cache(maxsize=64)
+def word_hash(size: int) -> Any:
+    """A hash of the words of a state, where equal states have equal words.
+
+    Hashes of Python's floats take longer than some steps. -0.0 is 0.0.
+    """
+    from numba import njit
+
+    golden, shift = path_kernel.GOLDEN, path_kernel.U29
+
+    def hash_words(states: Any, row: int) -> Any:
+        bits = np.uint64(0)
+        for k in range(size):
+            word = states[row, k]
+            if word != NEGATIVE_ZERO:
+                bits = (bits ^ np.uint64(word)) * golden
+            bits ^= bits >> shift
+        return bits
+
+    return njit(hash_words)
 
 
 @lru_cache(maxsize=64)

@@ -109,13 +109,14 @@ E_NEW_LOW, E_NEW_HIGH = 6, 7  # of W, since ``note_values``
 EXTREMES = 8
 # results of a walk
 WALK_LOW, WALK_HIGH, WALK_STEPS = 0, 1, 2
+NO_WALK = -2  # in the place of a walk's first action
 # how a policy is known
 NO_POLICY, TABLE_POLICY, GREEDY_POLICY = 0, 1, 2
 
 NOISE, INNER, LOTS, LOOKAHEAD, COIN = (int(role) for role in Role)
 
 
-class Graph(NamedTuple):
+class PathGraph(NamedTuple):
     """The nodes of a path; action a of node i is at i K + a of the arrays by action."""
 
     states: Any
@@ -133,7 +134,7 @@ class Graph(NamedTuple):
     serials: Ints  # the layers that wrote these slots
 
 
-class Batch(NamedTuple):
+class StepBatch(NamedTuple):
     """Results of steps, one row each."""
 
     rewards: Floats
@@ -142,7 +143,7 @@ class Batch(NamedTuple):
     states: Any
 
 
-class Paper(NamedTuple):
+class PathNotes(NamedTuple):
     """Tables of words, numbers that outlive a call, and vectors with K elements."""
 
     words: Any  # (1 + m, 5) the noise of a time and its inner samples
@@ -163,7 +164,7 @@ class Paper(NamedTuple):
     walk: Floats  # results of a walk
 
 
-class World(NamedTuple):
+class PathWorld(NamedTuple):
     """The constants of all paths of a machine."""
 
     code: int  # the operator
@@ -224,7 +225,7 @@ def write_position(
 
 
 def write_words(
-    rule: GapRule, paper: Paper, path: int, time: int, looks: bool
+    rule: GapRule, paper: PathNotes, path: int, time: int, looks: bool
 ) -> None:  # fmt: skip
     """Write the words of the noise and of the inner samples of a time.
 
@@ -252,7 +253,7 @@ def write_words(
 
 def expand_nodes(
     setting: Setting, data: Any, states: Any, first: int, last: int, words: Any,
-    begin: int, end: int, batch: Batch, rng: Any, meta: Ints, fault: Floats, stop: Any,
+    begin: int, end: int, batch: StepBatch, rng: Any, meta: Ints, fault: Floats, stop: Any,
 ) -> int:  # fmt: skip
     """The status after all legal actions of nodes, under the streams begin .. end - 1.
 
@@ -297,7 +298,7 @@ def expand_nodes(
     return DONE
 
 
-def fill_values(critic: Any, steps_left: int, batch: Batch, count: int) -> int:
+def fill_values(critic: Any, steps_left: int, batch: StepBatch, count: int) -> int:
     """The status after W of the next states in the first rows is in ``values``."""
     flags, values, states = batch.flags, batch.values, batch.states
     for row in range(count):
@@ -308,7 +309,7 @@ def fill_values(critic: Any, steps_left: int, batch: Batch, count: int) -> int:
 
 def follow_noise(
     setting: Setting, data: Any, states: Any, node: int, action: int, words: Any,
-    batch: Batch, rng: Any, meta: Ints, fault: Floats,
+    batch: StepBatch, rng: Any, meta: Ints, fault: Floats,
 ) -> int:  # fmt: skip
     """The status after one step under the noise, which fills row 0 of the batch."""
     start_stream(rng, words, 0)
@@ -348,7 +349,7 @@ def clip_value(times: Any, time: int, value: float) -> float:
 
 
 def mean_of_rows(
-    discount: float, low: float, high: float, batch: Batch, begin: int, end: int,
+    discount: float, low: float, high: float, batch: StepBatch, begin: int, end: int,
     is_worth: bool, extremes: Floats,
 ) -> float:  # fmt: skip
     """Qhat over some rows; NaN where W is not finite."""
@@ -369,22 +370,28 @@ def mean_of_rows(
     return total / (end - begin)
 
 
-def slot_of(state: Any, size: int) -> int:
-    """The slot where the search for a state begins (as ``parts_kernel.slot_of``)."""
-    bits = np.uint64(HASH(state)) * GOLDEN
+def hash_row(states: Any, row: int) -> Any:
+    """The hash of a state in memory."""
+    return HASH(LOAD(states, row))
+
+
+def slot_of(states: Any, row: int, size: int) -> int:
+    """The slot where the search for a state begins (as in ``parts_kernel``)."""
+    bits = np.uint64(hash_row(states, row)) * GOLDEN
     bits = (bits ^ (bits >> U29)) * MIX1
     bits = bits ^ (bits >> U32)
     return np.int64(bits & np.uint64(size - 1))  # type: ignore[return-value]
 
 
 def find_node(
-    states: Any, slots: Ints, serials: Ints, serial: int, size: int, state: Any
-) -> int:
+    states: Any, slots: Ints, serials: Ints, serial: int, size: int, others: Any,
+    row: int,
+) -> int:  # fmt: skip
     """The node of a state in the layer under way, or -1 minus its free slot.
 
     Slots that an earlier layer wrote are free.
     """
-    slot = slot_of(state, size)
+    slot, state = slot_of(others, row, size), LOAD(others, row)
     while serials[slot] == serial:
         node = slots[slot]
         if SAME(LOAD(states, node), state):
@@ -400,8 +407,8 @@ def enter_node(slots: Ints, serials: Ints, serial: int, slot: int, node: int) ->
 
 
 def absorb_nodes(
-    setting: Setting, rule: GapRule, times: Any, graph: Graph, batch: Batch,
-    paper: Paper, first: int, last: int, time: int, follows: int, is_worth: bool,
+    setting: Setting, rule: GapRule, times: Any, graph: PathGraph, batch: StepBatch,
+    paper: PathNotes, first: int, last: int, time: int, follows: int, is_worth: bool,
     weight: float, num_slots: int,
 ) -> int:  # fmt: skip
     """The status after the rows of nodes became Qhat, edges, children and scores.
@@ -454,16 +461,17 @@ def absorb_nodes(
             if follows == A_BOUND:
                 children[at] = BEYOND
                 continue
-            state = LOAD(batch.states, noise_row)
             child = find_node(
-                states, graph.slots, graph.serials, serial, num_slots, state
-            )
+                states, graph.slots, graph.serials, serial, num_slots, batch.states,
+                noise_row,
+            )  # fmt: skip
             if child < 0:
                 node_number = meta[COUNT]
                 if node_number - layer >= rule.most_nodes:
                     children[at] = BEYOND
                     meta[CUT_COUNT] += 1
                     continue
+                state = LOAD(batch.states, noise_row)
                 if not SAME(state, state):
                     meta[FAULT_ROW] = noise_row
                     return BAD_STATE
@@ -485,7 +493,7 @@ def absorb_nodes(
 
 
 def average_nodes(
-    setting: Setting, rule: GapRule, times: Any, batch: Batch, paper: Paper,
+    setting: Setting, rule: GapRule, times: Any, batch: StepBatch, paper: PathNotes,
     first: int, last: int, time: int, count: int, is_worth: bool, out: Floats,
 ) -> int:  # fmt: skip
     """The status after the means of ``count`` rows per action are in ``out``."""
@@ -517,7 +525,7 @@ def what_follows(rule: GapRule, time: int, length: int) -> int:
     return A_BOUND if rule.fixed and not rule.ends_at_horizon else NOTHING
 
 
-def steps_after(world: World, time: int) -> int:
+def steps_after(world: PathWorld, time: int) -> int:
     """The steps that are left after the step at a time; -1 without a horizon."""
     return -1 if world.steps_left < 0 else world.steps_left - time - 1
 
@@ -528,8 +536,8 @@ def has_worth(rule: GapRule, time: int) -> bool:
 
 
 def grow_layers(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any,
-    policy: Any, times: Any, graph: Graph, batch: Batch, paper: Paper, path: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any,
+    policy: Any, times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int,
     most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status after all layers of a path; GROW: call again with larger arrays."""
@@ -619,7 +627,7 @@ def grow_layers(
     return DONE
 
 
-def note_values(paper: Paper, row: int) -> None:
+def note_values(paper: PathNotes, row: int) -> None:
     """Count the values of W that were new among those of a time and of the path."""
     extremes, spans = paper.extremes, paper.spans
     low, high = extremes[E_NEW_LOW], extremes[E_NEW_HIGH]
@@ -635,8 +643,8 @@ def note_values(paper: Paper, row: int) -> None:
 
 
 def assign_fixed(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any, policy: Any,
-    times: Any, graph: Graph, batch: Batch, paper: Paper, path: int, first: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, first: int,
     last: int, time: int, is_worth: bool, most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status after movers and the policies of the other player are written."""
@@ -664,7 +672,7 @@ def mover_sign(setting: Setting, data: Any, states: Any, node: int) -> float:
 # --- policies -----------------------------------------------------------------------
 
 
-def list_legal(setting: Setting, graph: Graph, paper: Paper, node: int) -> int:
+def list_legal(setting: Setting, graph: PathGraph, paper: PathNotes, node: int) -> int:
     """The number of legal actions of a node with Qhat: their numbers and weights."""
     K, num_legal = setting.num_actions, 0
     for a in range(K):
@@ -676,8 +684,8 @@ def list_legal(setting: Setting, graph: Graph, paper: Paper, node: int) -> int:
 
 
 def assign_policy(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any, policy: Any,
-    times: Any, graph: Graph, batch: Batch, paper: Paper, path: int, node: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, node: int,
     time: int, sign: float, is_worth: bool, most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status after the policy at a node is in ``shares``."""
@@ -703,7 +711,12 @@ def read_table(
 
 
 def respond_greedily(
-    setting: Setting, world: World, graph: Graph, paper: Paper, node: int, sign: float
+    setting: Setting,
+    world: PathWorld,
+    graph: PathGraph,
+    paper: PathNotes,
+    node: int,
+    sign: float,
 ) -> None:
     """Turn action values at a node in ``shares`` into grad F of them."""
     K, at, shares = setting.num_actions, node * setting.num_actions, graph.shares
@@ -718,8 +731,8 @@ def respond_greedily(
 
 
 def look_ahead(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any, times: Any,
-    graph: Graph, batch: Batch, paper: Paper, path: int, node: int, time: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, times: Any,
+    graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, node: int, time: int,
     is_worth: bool, most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status after the lookahead's means at a node are in ``shares``."""
@@ -748,7 +761,12 @@ def look_ahead(
 
 
 def weigh_policy(
-    setting: Setting, world: World, graph: Graph, paper: Paper, node: int, sign: float
+    setting: Setting,
+    world: PathWorld,
+    graph: PathGraph,
+    paper: PathNotes,
+    node: int,
+    sign: float,
 ) -> float:
     """The mean of Qhat under the policy at a node, with its regularizer."""
     at, num_legal = node * setting.num_actions, list_legal(setting, graph, paper, node)
@@ -762,7 +780,7 @@ def weigh_policy(
 
 
 def choose_action(
-    setting: Setting, graph: Graph, paper: Paper, path: int, node: int, time: int,
+    setting: Setting, graph: PathGraph, paper: PathNotes, path: int, node: int, time: int,
     rng: Any,
 ) -> int:  # fmt: skip
     """An action by the policy at a node."""
@@ -778,8 +796,8 @@ def choose_action(
 
 
 def fold_layers(
-    setting: Setting, rule: GapRule, world: World, times: Any, graph: Graph,
-    paper: Paper, num_layers: int, samples: Any, row: int,
+    setting: Setting, rule: GapRule, world: PathWorld, times: Any, graph: PathGraph,
+    paper: PathNotes, num_layers: int, samples: Any, row: int,
 ) -> None:  # fmt: skip
     """Write U of all nodes, and the root's x_a into a row of samples."""
     K = setting.num_actions
@@ -838,8 +856,8 @@ def fold_layers(
 
 
 def play_walk(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any, policy: Any,
-    times: Any, graph: Graph, batch: Batch, paper: Paper, path: int, first_action: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, first_action: int,
     most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status after a walk of the policy, whose sums are in ``paper.walk``.
@@ -989,11 +1007,12 @@ def note_action(action: int) -> None:
 
 
 def begin_path(
-    setting: Setting, rule: GapRule, world: World, critic: Any, times: Any,
-    graph: Graph, batch: Batch, paper: Paper, root: Any, path: int, rng: Any,
+    setting: Setting, rule: GapRule, world: PathWorld, critic: Any, times: Any,
+    graph: PathGraph, batch: StepBatch, paper: PathNotes, root: Any, path: int, rng: Any,
 ) -> int:  # fmt: skip
     """The status after the root is node 0 of a path."""
     meta, extremes = paper.meta, paper.extremes
+    begin_walk(path, NO_WALK)
     for k in range(NOISE_COUNT, META):
         meta[k] = 0
     for k in (E_SCORE_HIGH, E_WALK_HIGH, E_W_HIGH, E_NEW_HIGH):
@@ -1025,14 +1044,14 @@ def begin_path(
     return DONE
 
 
-def place_root(batch: Batch, root: Any) -> None:
+def place_root(batch: StepBatch, root: Any) -> None:
     """Write the root's state into the first row of a batch."""
     STORE(batch.states, 0, root)
 
 
 def play_walks(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any, policy: Any,
-    times: Any, graph: Graph, batch: Batch, paper: Paper, path: int, most_calls: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, most_calls: int,
     rng: Any, stop: Any, samples: Any, row: int,
 ) -> int:  # fmt: skip
     """The status after the walks of a path are in a row of samples."""
@@ -1074,8 +1093,8 @@ def play_walks(
 
 
 def play_paths(
-    setting: Setting, rule: GapRule, world: World, data: Any, critic: Any, policy: Any,
-    times: Any, graph: Graph, batch: Batch, paper: Paper, root: Any, first_path: int,
+    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, root: Any, first_path: int,
     most_calls: int, samples: Any, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status at the end; ``meta[ROW_NUMBER]`` is the number of paths finished.
@@ -1121,7 +1140,7 @@ def play_paths(
     return DONE
 
 
-def write_counts(graph: Graph, paper: Paper, samples: Any, row: int) -> None:
+def write_counts(graph: PathGraph, paper: PathNotes, samples: Any, row: int) -> None:
     """Write the counts and extremes of a path into a row of samples."""
     meta, extremes = paper.meta, paper.extremes
     samples[row, NOISE_CALLS] = meta[NOISE_COUNT]

@@ -176,9 +176,9 @@ def build_machine(
         from smoothcruiser.gap.compiled_machine import compile_machine
 
         return compile_machine(task)
-    from smoothcruiser.gap.plain_machine import PlainMachine
+    from smoothcruiser.gap.plain_machine import ReferenceMachine
 
-    return PlainMachine(task)
+    return ReferenceMachine(task)
 
 
 def fault_error(task: PathTask, status: int, fault: PathFault) -> Exception:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.gap import path_kernel
-from smoothcruiser.gap.path_kernel import Batch, Graph, Paper
+from smoothcruiser.gap.path_kernel import PathGraph, PathNotes, StepBatch
 from smoothcruiser.gap.path_rules import GapRule
 
 Allocate = Callable[[int], Any]  # memory for so many states
@@ -59,10 +59,10 @@ class PathArrays:
         """A table of words of streams."""
         return np.zeros((rows, 5), np.uint64)
 
-    def make_graph(self, nodes: int) -> Graph:
+    def make_graph(self, nodes: int) -> PathGraph:
         """An empty graph."""
         pairs = nodes * self.num_actions
-        return Graph(
+        return PathGraph(
             states=self.allocate(nodes),
             children=self.integers(pairs),
             edges=self.numbers(pairs),
@@ -78,19 +78,19 @@ class PathArrays:
             serials=self.integers(64),
         )
 
-    def make_batch(self, rows: int) -> Batch:
+    def make_batch(self, rows: int) -> StepBatch:
         """A batch of so many rows."""
-        return Batch(
+        return StepBatch(
             self.numbers(rows),
             self.integers(rows),
             self.numbers(rows),
             self.allocate(rows),
         )
 
-    def make_paper(self) -> Paper:
+    def make_paper(self) -> PathNotes:
         """Tables and vectors."""
         K = self.num_actions
-        return Paper(
+        return PathNotes(
             words=self.make_words(1),
             look_words=self.make_words(1),
             spot=self.make_words(1),
@@ -181,7 +181,7 @@ class PathLists(PathArrays):
         """A table of words of streams."""
         return [None] * rows
 
-    def make_graph(self, nodes: int) -> Graph:
+    def make_graph(self, nodes: int) -> PathGraph:
         """An empty graph; its nodes are found by a dictionary."""
         graph = super().make_graph(nodes)
         no_table: Any = range(2**60)

@@ -14,8 +14,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from smoothcruiser.evaluation.plain_rollouts import Lists
 from smoothcruiser.gap import path_kernel
-from smoothcruiser.gap.path_kernel import World
+from smoothcruiser.gap.path_kernel import PathWorld
 from smoothcruiser.gap.path_machines import (
     Floats,
     PathCritic,
@@ -43,13 +44,7 @@ BATCH_ROWS = 65_536  # results of steps for which W is asked at once
 CHECKED_STATES = 16  # objects and arrays that are compared with a copy
 
 
-class Lists:
-    """The functions of NumPy in the kernel: memory whose elements are any objects."""
-
-    int64 = int
-
-
-class PlainMachine:
+class ReferenceMachine:
     """All in Python."""
 
     name = "reference"
@@ -65,7 +60,7 @@ class PlainMachine:
         self.policy = (
             task.policy.tolist() if isinstance(task.policy, np.ndarray) else []
         )
-        self.world = World(
+        self.world = PathWorld(
             operator.code,
             operator.strength,
             task.policy_kind,
@@ -142,10 +137,23 @@ class PlainMachine:
             ):
                 while status == path_kernel.GROW:
                     status = self.kernel(
-                        self.setting, rule, self.world, None, None, self.policy,
-                        times_view, memory.graph, memory.batch, memory.paper,
-                        self.task.state, first, most_calls, samples.data, self.rng, None,
-                    )  # fmt: skip
+                        self.setting,
+                        rule,
+                        self.world,
+                        None,
+                        None,
+                        self.policy,
+                        times_view,
+                        memory.graph,
+                        memory.batch,
+                        memory.paper,
+                        self.task.state,
+                        first,
+                        most_calls,
+                        samples.data,
+                        self.rng,
+                        None,
+                    )
                     if status == path_kernel.GROW:
                         memory.grow()
         except KeyboardInterrupt:
@@ -248,8 +256,16 @@ class PlainMachine:
         return kernel.DONE
 
     def _find(
-        self, states: Any, slots: Any, serials: Any, serial: int, size: int, state: Any
+        self,
+        states: Any,
+        slots: Any,
+        serials: Any,
+        serial: int,
+        size: int,
+        others: Any,
+        row: int,
     ) -> int:
+        state = others[row]
         if serial != self.serial:
             self.nodes.clear()
             self.serial = serial

@@ -1,4 +1,13 @@
-"""Policies in Python on the walks of a path: their probabilities, checked."""
+"""Policies in Python on the walks of a path: their probabilities, checked.
+
+A policy is a function that starts a walk: a function of the state and of the action that
+led to it, with a memory of its own if it likes. Every walk of every path starts anew, so
+that the policy is the same one on all paths. Between the walks, while the layers of a
+path grow, the nodes of the player who does not know the noise ask it too (games): each
+node starts a walk of its own there, since many ways lead to it.
+
+This file leaves out tables and the policy that is greedy on W (``path_kernel``).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.evaluation.policy_tables import SUM_TOLERANCE
+from smoothcruiser.gap.path_kernel import NO_WALK
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.states.state_copies import lend_copy
 
@@ -29,16 +39,13 @@ class PythonWalks:
         self.last_action: int | None = None
 
     def begin(self, path: int, first_action: int) -> None:
-        """Begin a walk."""
-        self.walk, self.last_action = self.start_walk(), None
+        """Begin a walk, or with NO_WALK the layers of a path."""
+        is_walk = first_action != NO_WALK
+        self.walk, self.last_action = self.start_walk() if is_walk else None, None
 
     def note(self, action: int) -> None:
         """The walk takes an action."""
         self.last_action = int(action)
-
-    def forget(self) -> None:
-        """End the walk: nodes of the next path are asked about one by one."""
-        self.walk = None
 
     def shares(self, state: Any) -> list[float]:
         """The probabilities of all actions at a state."""

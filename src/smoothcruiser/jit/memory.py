@@ -324,8 +324,9 @@ def _start_stream(stream: Any, words: Any, row: int) -> None:
     """Write the five words of row ``row`` of a table into a mirrored stream."""
     address = words.ctypes.data + row * 40
     for i in range(5):
-        set_word(stream, i, bits_at(address, i))
+        write_word(stream, i, bits_at(address, i))
 
 
-bits_at = _reader(types.uint64)
+bits_at: Any = _reader(types.uint64)
+write_word: Any = set_word
 start_stream: Any = njit(_start_stream, inline="always")
