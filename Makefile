@@ -124,6 +124,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python -m benchmarks.worlds.worlds_jax --out docs/evidence/worlds-jax.md
 	@$(BIN)/python -m benchmarks.certified.steering --out docs/evidence/steering.md
 	@$(BIN)/python -m benchmarks.gap.must_show
+	@$(BIN)/python -m benchmarks.gap.gap_coverage --runs 1250 --out docs/evidence/gap-coverage.md
 	@$(BIN)/python -m benchmarks.tree.widening --calls 100000 --out docs/evidence/widening.md
 	@$(BIN)/python -m benchmarks.tree.sampled_actions --out docs/evidence/sampled-actions.md
 	@$(BIN)/python -m benchmarks.tree.strength --out docs/evidence/strength.md

@@ -38,7 +38,13 @@ from smoothcruiser.run_control.control import Control, Limits
 DELTA = 0.1
 ERROR = 0.2  # of W, in units of the span of V
 STATES = 6
-RARE = 180  # steps between two jackpots: 4.3 among the paths of a run
+COLUMNS = (
+    *("world", "runs", "paths", "refits", "width", "any statement fails", "V"),
+    *("policy", "regret", "actions", "upper end", "normal upper end"),
+    "normal interval",
+)
+HEADER = f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}"
+RARE = 195  # steps between two jackpots: 4.3 among the paths of a run
 
 
 @numba.njit
@@ -188,6 +194,8 @@ def play_run(world: CoverageWorld, seed: int) -> dict[str, bool | float]:
         DELTA,
         Promise(delta=DELTA),
         num_lookahead=1 if world.policy is LOOKAHEAD else 0,
+        # a single inner sample: U is the reward of one step, the two-point law
+        num_inner=1 if world.policy is LOOKAHEAD else None,
         seed=seed,
     )
 
@@ -244,7 +252,7 @@ def play_run(world: CoverageWorld, seed: int) -> dict[str, bool | float]:
 def worlds() -> list[CoverageWorld]:
     """The worlds of the table."""
     return [
-        lottery_world("lottery, 1 step", 2_700),
+        lottery_world("lottery, 1 step, m = 1", 1_800),
         jackpot_world("jackpot, 6 steps", 0.0015, 6, 13_000),
         chain_world("two actions, horizon 5, W 20% off", 3, 0.95, 5, 36_000),
         chain_world("two actions, discount .7, W 20% off", 4, 0.7, None, 36_000),
@@ -346,8 +354,7 @@ legal and U is the plain return, so that E U = V and only the confidence is left
 "normal" is the usual interval (mean and standard error of U and of L) at the same shares
 of delta, on the same paths.
 
-| world | runs | paths | refits | width | any statement fails | V | policy | regret | actions | upper end | normal upper end | normal interval |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|
+{HEADER}
 """
         + "\n".join(rows)
         + f"""

@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 EDGE_WEIGHT = 0.9
 FAR_POLES = 14  # poles beyond the edge
 FIRST_REACH = 0.02  # of the first of them, in units of the range; each doubles it
-HALVINGS = 64  # of the interval in which a limit lies
+HALVINGS = 34  # of the interval in which a limit lies: to 1e-10 of it
 BATCH_ROWS = 4096  # samples whose logarithms are taken at once
 
 

@@ -30,7 +30,7 @@ from smoothcruiser.run_control.stop_requests import StopRequest
 
 Floats = NDArray[np.float64]
 
-PARTS = 16  # chunks of a block, at least: two workers wait for a thirty-second of it
+PARTS = 32  # chunks of a block, about: at its end one of two workers waits for one
 CHUNK_CALLS = {
     "compiled": 4_000_000,
     "reference": 20_000,

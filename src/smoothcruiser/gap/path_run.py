@@ -32,11 +32,15 @@ from smoothcruiser.engines.inspection import (
     describe_inspections,
     look,
 )
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Interval
 from smoothcruiser.gap.path_crew import PathCrew
 from smoothcruiser.gap.path_machines import PathMachine
 from smoothcruiser.gap.path_samples import CALL_COLUMNS, PathRequest, read_samples
 from smoothcruiser.gap.path_summary import (
+    FIRST_MOMENT,
+    GAP_COLUMN,
+    POLICY_COLUMN,
     PathRefit,
     PathStatements,
     PathSummary,
@@ -95,6 +99,12 @@ class GapRun:
             workers: Threads, where the machine is compiled.
             refit: Called between blocks; returns a new W and the calls of its fit.
         """
+        follows_critic = task.num_lookahead > 0 and task.problem.num_actions > 1
+        if refit is not None and follows_critic and task.has_policy:
+            raise InvalidInput(
+                "A policy that is greedy on W is another one after a refit of W, so that "
+                "nothing can be said of its value; give policy=, or ask for V alone."
+            )
         self.task, self.machine, self.phases = task, machine, phases
         self.control, self.most_calls, self.refit = control, most_calls, refit
         self.workers = workers
@@ -202,7 +212,9 @@ class GapRun:
         seconds_left = self.machine.deadline - time.perf_counter()
         late = time.perf_counter() + seconds_left / PILOT_SHARE
         run_calls = float(calls_left) if self.price is not None else math.inf
-        self.plan = self.pilot.choose_plan(calls_left // PILOT_SHARE, late, run_calls)
+        self.plan = self.pilot.choose_plan(
+            calls_left // PILOT_SHARE, late, run_calls, seconds_left
+        )
         if self.plan is None:
             return
         self.largest_path = self.plan.stats.calls
@@ -366,9 +378,10 @@ class GapRun:
         if statements is None:
             return _empty_summary(task, common)
         value, error = statements.estimate()
-        policy_value, policy_error = statements.column_estimate(3)
-        gap, gap_error = statements.column_estimate(2)
+        policy_value, policy_error = statements.column_estimate(POLICY_COLUMN)
+        gap, gap_error = statements.column_estimate(GAP_COLUMN)
         q_values, q_errors = statements.q_estimates()
+        covariances = statements.moments.covariances()
         return PathSummary(
             interval=statements.last_interval,
             policy_interval=statements.policy_interval(),
@@ -382,8 +395,12 @@ class GapRun:
             gap_error=gap_error,
             q_values=q_values,
             q_errors=q_errors,
-            action_means=statements.moments.means[4:],
-            action_covariances=statements.moments.covariances()[4:, 4:],
+            action_means=statements.moments.means[FIRST_MOMENT:],
+            action_covariances=(
+                None
+                if covariances is None
+                else covariances[FIRST_MOMENT:, FIRST_MOMENT:]
+            ),
             **common,
         )
 
@@ -419,7 +436,7 @@ def _empty_summary(task: PathRequest, common: dict[str, Any]) -> PathSummary:
         gap_error=None,
         q_values=(nowhere,) * num_actions,
         q_errors=(nowhere,) * num_actions,
-        action_means=np.full(2 * num_actions, nowhere),
-        action_covariances=np.zeros((2 * num_actions, 2 * num_actions)),
+        action_means=np.zeros(0),
+        action_covariances=None,
         **common,
     )

@@ -39,6 +39,7 @@ from smoothcruiser.query import Promise
 
 Floats = NDArray[np.float64]
 
+MOST_PAIRED = 128  # columns whose covariances are kept
 CALL_COLUMNS = {
     "noise": NOISE_CALLS,
     "inner": INNER_CALLS,
@@ -66,6 +67,7 @@ class PathRequest:
     wants_actions: bool = True
     has_outcomes: bool = False  # exact means over known outcomes are possible
     num_lookahead: int = 0  # of a policy that is greedy on W
+    num_inner: int | None = None  # m; None: the pilot chooses it
     seed: int = 0
 
     @property
@@ -170,12 +172,17 @@ def sum_calls(tables: Sequence[Floats]) -> Floats:
 
 
 class RunningMoments:
-    """Means and covariances of columns, batch by batch."""
+    """Means and covariances of columns, batch by batch.
+
+    Beyond ``MOST_PAIRED`` columns only variances are kept.
+    """
 
     def __init__(self, num_columns: int) -> None:
         self.count = 0
         self.means = np.zeros(num_columns)
-        self.products = np.zeros((num_columns, num_columns))
+        self.squares = np.zeros(num_columns)
+        is_paired = num_columns <= MOST_PAIRED
+        self.products = np.zeros((num_columns, num_columns)) if is_paired else None
 
     def add(self, samples: Floats) -> None:
         """Take the rows of ``samples`` in; sums of products, without BLAS."""
@@ -185,19 +192,24 @@ class RunningMoments:
         self.count += count
         means = samples.mean(axis=0)
         deviations, shift = samples - means, means - self.means
-        for column in range(len(means)):
-            self.products[column] += (deviations[:, column, None] * deviations).sum(0)
-        self.products += np.multiply.outer(shift, shift) * (
-            before * count / self.count
-        )
+        weight = before * count / self.count
+        self.squares += (deviations * deviations).sum(axis=0) + weight * shift * shift
+        if self.products is not None:
+            for column in range(len(means)):
+                self.products[column] += (
+                    deviations[:, column, None] * deviations
+                ).sum(0)
+            self.products += weight * np.multiply.outer(shift, shift)
         self.means = self.means + shift * (count / self.count)
 
-    def covariances(self) -> Floats:
-        """The usual estimates; zeros where there are fewer than two samples."""
+    def covariances(self) -> Floats | None:
+        """The usual estimates, 0 below two samples; None where there are too many."""
+        if self.products is None:
+            return None
         return self.products / max(1, self.count - 1)
 
     def standard_errors(self) -> Floats:
         """The standard errors of the means."""
-        variances = np.maximum(np.diag(self.covariances()), 0.0)
+        variances = self.squares / max(1, self.count - 1)
         errors: Floats = np.sqrt(variances / max(1, self.count))
         return errors

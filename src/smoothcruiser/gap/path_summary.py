@@ -26,6 +26,11 @@ from smoothcruiser.run_control.control import StopReason
 Floats = NDArray[np.float64]
 
 
+# columns of the moments: the two ends, their difference, the policy, their middle, then
+# q_upper and q_lower
+GAP_COLUMN, POLICY_COLUMN, MIDDLE, FIRST_MOMENT = 2, 3, 4, 5
+
+
 @dataclass(frozen=True)
 class PathRefit:
     """The ranges from one path on: a new W has others."""
@@ -55,7 +60,7 @@ class PathSummary:
     # means of q_upper and of q_lower by legal action, and the covariances of both
     # lists of single paths: for differences between actions
     action_means: Floats
-    action_covariances: Floats
+    action_covariances: Floats | None  # None where there are too many actions
     num_paths: int
     cut_paths: int
     nodes_per_path: float
@@ -95,7 +100,7 @@ class PathStatements:
         alphas += [self.shares.get("upper_action", 0.0)] * num_legal
         alphas += [self.shares.get("lower_action", 0.0)] * num_legal
         self.bounds = MixtureBounds(alphas, self._first_highs(), plan.weights)
-        self.moments = RunningMoments(4 + 2 * num_legal)
+        self.moments = RunningMoments(FIRST_MOMENT + 2 * num_legal)
         self.last_interval = first_interval(task)
         self.begin_era(plan)
 
@@ -194,6 +199,7 @@ class PathStatements:
                     samples.lower,
                     samples.upper - samples.lower,
                     0.5 * (samples.policy_upper + samples.policy_lower),
+                    0.5 * (samples.upper + samples.lower),
                     samples.q_upper,
                     samples.q_lower,
                 ]
@@ -282,26 +288,23 @@ class PathStatements:
         num_legal = len(self.legal)
         values = [math.nan] * self.task.problem.num_actions
         errors = values.copy()
-        uppers = self.moments.means[4 : 4 + num_legal]
-        lowers = self.moments.means[4 + num_legal :]
-        variances = np.diag(self.moments.covariances())[4:]
-        pair = 0.5 * (np.sqrt(variances[:num_legal]) + np.sqrt(variances[num_legal:]))
+        begin = FIRST_MOMENT + num_legal
+        uppers = self.moments.means[FIRST_MOMENT:begin]
+        lowers = self.moments.means[begin:]
+        errors_of = self.moments.standard_errors()[FIRST_MOMENT:]
+        pair = 0.5 * (errors_of[:num_legal] + errors_of[num_legal:])
         for number, action in enumerate(self.legal):
             if self.moments.count:
                 values[action] = float(0.5 * (uppers[number] + lowers[number]))
-                errors[action] = float(pair[number]) / math.sqrt(self.moments.count)
+                errors[action] = float(pair[number])
         return tuple(values), tuple(errors)
 
     def estimate(self) -> tuple[float, float | None]:
         """The middle of the two means, within the interval, and its standard error."""
         low, high = self.last_interval
-        count = self.moments.count
-        middle = 0.5 * float(self.moments.means[0] + self.moments.means[1])
-        if count == 0:
+        if self.moments.count == 0:
             return 0.5 * (low + high), None
-        covariances = self.moments.covariances()[:2, :2]
-        variance = 0.25 * float(covariances.sum())
-        error = math.sqrt(max(0.0, variance) / count) if count > 1 else None
+        middle, error = self.column_estimate(MIDDLE)
         return min(max(middle, low), max(low, high)), error
 
     def column_estimate(self, column: int) -> tuple[float, float | None]:

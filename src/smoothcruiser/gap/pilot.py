@@ -211,8 +211,11 @@ def _count_rows(task: PathRequest) -> int:
 def pilot_rules(task: PathRequest) -> list[GapRule]:
     """The rules that are compared first, each with the fewest inner samples."""
     num_inner = 0 if task.has_outcomes else INNER_COUNTS[0]
+    if task.num_inner is not None:
+        num_inner = task.num_inner
+    is_mirrored = num_inner > 0 and num_inner % 2 == 0
     forms = [
-        form._replace(num_inner=num_inner, mirrored=num_inner > 0)
+        form._replace(num_inner=num_inner, mirrored=is_mirrored)
         for form in _path_forms(task)
     ]
     return [replace_players(form, task, 0) for form in forms]
@@ -248,7 +251,11 @@ class Pilot:
         self.calls = 0
 
     def choose_plan(
-        self, most_calls: int, deadline: float, calls_left: float
+        self,
+        most_calls: int,
+        deadline: float,
+        calls_left: float,
+        seconds_left: float = math.inf,
     ) -> PathPlan | None:
         """The plan that is cheapest on pilot paths; None if no path was affordable.
 
@@ -256,51 +263,63 @@ class Pilot:
             most_calls: Calls of the pilot at the most.
             deadline: When it has to be over, by ``perf_counter``.
             calls_left: Calls that the run may make afterwards, about.
+            seconds_left: The same in seconds; the pilot learns the speed.
         """
-        self.last_call, self.late = self.machine.calls + most_calls, deadline
-        task, best = self.task, None
-        calls_before = self.machine.calls
-        forms = pilot_rules(task)
+        self._open(most_calls, deadline, calls_left, seconds_left)
+        forms, best = pilot_rules(self.task), None
         for cap in NODE_CAPS:
-            best = self._compare([forms[0]._replace(most_nodes=cap)], best, calls_left)
+            best = self._compare([forms[0]._replace(most_nodes=cap)], None)
             if best is not None:
                 break
-        if best is None:
-            return None
-        cap = best.rule.most_nodes
-        later_forms = [form._replace(most_nodes=cap) for form in forms[1:]]
-        best = self._compare(later_forms, best, calls_left)
         if best is not None:
-            best = self._compare(list(_couplings(best.rule)), best, calls_left)
-        self.num_paths += PILOT_PATHS
-        self.calls += self.machine.calls - calls_before
-        assert best is not None
-        forecast = replace(best.forecast, pilot_calls=self.calls)
-        return replace(best, forecast=forecast)
+            cap = best.rule.most_nodes
+            forms = [form._replace(most_nodes=cap) for form in forms[1:]]
+            best = self._compare(forms, best)
+        if best is not None:
+            best = self._compare(list(_couplings(self.task, best.rule)), best)
+        return self._close(best)
 
     def refit_plan(self, plan: PathPlan, most_calls: int) -> PathPlan | None:
         """The same rule with the ranges of a new W, from fresh pilot paths."""
-        self.last_call = self.machine.calls + most_calls
-        self.late = self.machine.deadline
-        calls_before = self.machine.calls
+        self._open(most_calls, self.machine.deadline, math.inf, math.inf)
         open_rule = plan.rule._replace(upper_cut=math.inf, lower_cut=math.inf)
-        new_plan = self._compare([open_rule], None, math.inf)
-        self.num_paths += PILOT_PATHS
-        self.calls += self.machine.calls - calls_before
-        return new_plan
+        return self._close(self._compare([open_rule], None))
 
-    def _compare(
-        self, rules: list[GapRule], best: PathPlan | None, calls_left: float
-    ) -> PathPlan | None:
+    def _open(
+        self, most_calls: int, deadline: float, calls_left: float, seconds_left: float
+    ) -> None:
+        """Begin a pilot with its limits, and those of the run after it."""
+        self.began, self.calls_before = time.perf_counter(), self.machine.calls
+        self.last_call, self.late = self.machine.calls + most_calls, deadline
+        self.run_calls, self.run_seconds = calls_left, seconds_left
+
+    def _close(self, plan: PathPlan | None) -> PathPlan | None:
+        """Count the calls of a pilot, in its plan too."""
+        self.num_paths += PILOT_PATHS
+        self.calls += self.machine.calls - self.calls_before
+        if plan is None:
+            return None
+        return replace(plan, forecast=replace(plan.forecast, pilot_calls=self.calls))
+
+    def _calls_left(self) -> float:
+        """The calls that the run may make afterwards, at the speed so far."""
+        seconds = max(time.perf_counter() - self.began, 1e-9)
+        speed = max(1.0, (self.machine.calls - self.calls_before) / seconds)
+        return min(self.run_calls, self.run_seconds * speed)
+
+    def _compare(self, rules: list[GapRule], best: PathPlan | None) -> PathPlan | None:
         """The best plan of these rules and the one so far."""
         for rule in rules:
             calls_allowed = self.last_call - self.machine.calls
             if best is None:  # smaller caps need their share too
                 calls_allowed //= 2
+            elif _pilot_calls(rule, best) > calls_allowed:
+                continue
             stats = self._measure(rule, calls_allowed)
             if stats is None:
                 continue
             plan = make_plan(self.task, rule, stats, self.root_value())
+            calls_left = self._calls_left()
             if best is None or _cost(plan, calls_left) < _cost(best, calls_left):
                 best = plan
         return best
@@ -361,12 +380,23 @@ def summarize(samples: PathSamples, tables: list[Floats], spans: Floats) -> Pilo
     )
 
 
-def _couplings(rule: GapRule) -> Iterator[GapRule]:
+def _couplings(task: PathRequest, rule: GapRule) -> Iterator[GapRule]:
     """Further numbers of inner samples, mirrored, and plain ones."""
-    for num_inner in INNER_COUNTS[1:] if rule.num_inner else INNER_COUNTS:
-        yield rule._replace(num_inner=num_inner, mirrored=True)
-    for num_inner in INNER_COUNTS:
-        yield rule._replace(num_inner=num_inner, mirrored=False)
+    counts = INNER_COUNTS if task.num_inner is None else (task.num_inner,)
+    for is_mirrored in (True, False):
+        for num_inner in counts:
+            new_rule = rule._replace(num_inner=num_inner, mirrored=is_mirrored)
+            is_possible = num_inner > 0 and (num_inner % 2 == 0 or not is_mirrored)
+            if is_possible and new_rule != rule:
+                yield new_rule
+
+
+def _pilot_calls(rule: GapRule, plan: PathPlan) -> float:
+    """The calls of the pilot paths of another coupling, about."""
+    if (rule.head, rule.fixed) != (plan.rule.head, plan.rule.fixed):
+        return 0.0
+    more = (1.0 + rule.num_inner) / (1.0 + plan.rule.num_inner)
+    return PILOT_PATHS * plan.stats.calls * more
 
 
 def make_plan(
