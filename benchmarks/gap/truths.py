@@ -329,7 +329,7 @@ def battery_table(n: int) -> Array:
 
 
 def wear_value(points: int = 1001) -> Truth:
-    """A machine that wears: run or replace; discount 0.98."""
+    """A machine that wears: run or replace; discount 0.95."""
     return _two_grids(lambda n: float(wear_table(n)[0]), points)
 
 
@@ -343,11 +343,11 @@ def wear_table(n: int) -> Array:
 
     def backup(value: Array) -> Array:
         run = 1.0 - 0.2 * wear
-        run = run + breaks * (-8.0 + 0.98 * value[0])
-        run = run + (1.0 - breaks) * 0.98 * (moves @ value)
-        return np.maximum(run, -3.0 + 0.98 * value[0])
+        run = run + breaks * (-4.0 + 0.95 * value[0])
+        run = run + (1.0 - breaks) * 0.95 * (moves @ value)
+        return np.maximum(run, -1.5 + 0.95 * value[0])
 
-    return _iterate(backup, np.zeros(n), 0.98, None)
+    return _iterate(backup, np.zeros(n), 0.95, None)
 
 
 def selling_value(points: int = 401) -> Truth:
@@ -481,7 +481,7 @@ def main() -> None:
         )
     report("two queues, 0.99", two_queues_value())
     report("battery of a house, 0.97", *battery_value())
-    report("machine that wears, 0.98", *wear_value())
+    report("machine that wears, 0.95", *wear_value())
     report("selling in a market, 0.97", *selling_value())
     report("American put, 50 dates", *put_value())
     report("blackjack, 12 against 3", blackjack_value(12, 3, False))

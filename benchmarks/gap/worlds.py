@@ -9,7 +9,7 @@ descriptions as the solvers of ``benchmarks.gap.truths``, which import nothing f
              up to one unit, or takes one for 1.1. Discount 0.97.
   machine    Its wear grows by exponential amounts of mean 0.15, up to 3. Running pays
              1 - 0.2 wear, and the machine breaks with chance 1 - exp(-0.15 wear²), which
-             costs 8 and brings a new one. Replacing it costs 3. Discount 0.98.
+             costs 4 and brings a new one. Replacing it costs 1.5. Discount 0.95.
   market     Eight units to sell, one per period, at 1, 1.5, 2 or 2.5; the chance of a sale
              is logistic in 3 + 1.5 x - 2 price, and x' = clip(0.9 x + 0.25 N, ±1.5). It
              ends with the last unit. Discount 0.97.
@@ -90,10 +90,10 @@ class Machine(NamedTuple):
 def machine_step(state: Any, action: int, rng: Any) -> Any:
     """Actions run, replace. Running takes two numbers: luck, and growth."""
     if action == 1:
-        return -3.0, Machine(0.0)
+        return -1.5, Machine(0.0)
     reward = 1.0 - 0.2 * state.wear
     if rng.random() >= math.exp(-0.15 * state.wear * state.wear):
-        return reward - 8.0, Machine(0.0)
+        return reward - 4.0, Machine(0.0)
     return reward, Machine(min(state.wear + rng.exponential(0.15), 3.0))
 
 
@@ -101,9 +101,9 @@ def make_machine() -> sc.MDP:
     """The new machine."""
     return sc.MDP(
         machine_step,
-        discount=0.98,
+        discount=0.95,
         operator=sc.Max(),
-        reward_range=(-7.6, 1.0),
+        reward_range=(-3.6, 1.0),
         initial_state=Machine(0.0),
         actions=("run", "replace"),
         name="machine that wears",
