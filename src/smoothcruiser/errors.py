@@ -103,6 +103,21 @@ def describe_error(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {text}".split()).rstrip(".: ")
 
 
+# words for one number of an answer, where it is a reward and where it is a cost
+WORDS_OF_COSTS = {
+    "value": "cost",
+    "reward": "cost",
+    "return": "cost",
+    "the value": "the lowest cost",
+    "the value and every action value": "the lowest cost and every action's cost",
+}
+
+
+def choose_word(word: str, minimize: bool) -> str:
+    """``word`` as a page says it: "cost" for "value" where costs are minimized."""
+    return WORDS_OF_COSTS[word] if minimize else word
+
+
 def printable(text: str, keep: str = "\n\t") -> str:
     """The text with characters that a terminal obeys or hides as ``repr`` writes them.
 

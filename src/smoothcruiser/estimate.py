@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, overload
 
 from smoothcruiser.displayable import Shown, brief
+from smoothcruiser.errors import choose_word
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.assumptions import DECLARED, assumptions
 from smoothcruiser.problem.problem import Problem
@@ -39,11 +40,15 @@ class Subject(TypedDict):
     problem: str
     state: Any
     labels: tuple[str, ...] | None
+    minimize: bool
 
 
 def estimate_subject(problem: Problem, state: Any) -> Subject:
     """The subject of every Estimate at ``state``, names of actions included."""
-    return {"problem": problem.name, "state": state, "labels": problem.labels(state)}
+    name, labels = problem.name, problem.labels(state)
+    return Subject(
+        problem=name, state=state, labels=labels, minimize=problem.minimizes
+    )
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,7 @@ class Estimate(Shown, Data, Framed):
     """What a planner returns. Illegal actions have policy 0 and q NaN."""
 
     json_kind: ClassVar[str] = "estimate"
+    json_when_set: ClassVar[tuple[str, ...]] = ("minimize",)
     json_more: ClassVar[Mapping[str, Any]] = {"action_label": str | None}
     frame_columns: ClassVar[tuple[str, ...]] = (
         *("action", "label", "value", "low", "high", "policy", "excluded"),
@@ -116,6 +122,7 @@ class Estimate(Shown, Data, Framed):
     labels: tuple[str, ...] | None = None  # names of the actions, where they have any
     # the usual standard error of ``value``, not promised; None where there is none
     standard_error: float | None = None
+    minimize: bool = False  # every number is a cost, which the policy keeps low
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Estimate):
@@ -217,6 +224,7 @@ class Estimate(Shown, Data, Framed):
             "standard_error": self.standard_error,
             "interval": self.interval,
             "delta": self.delta,
+            **({"minimize": True} if self.minimize else {}),
         }
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -352,6 +360,7 @@ def terminal_estimate(
     problem: Problem, state: Any, method: str, seed: int | None = None
 ) -> Estimate:
     """A terminal state is worth 0, exactly."""
+    worth = choose_word("value", problem.minimizes)
     certificate = Certificate(
         kind="exact",
         interval=(0.0, 0.0),
@@ -374,7 +383,7 @@ def terminal_estimate(
         compile_seconds=0.0,
         **estimate_subject(problem, state),
         seed=seed,
-        notes=("The state is terminal: its value is 0 by definition.",),
+        notes=(f"The state is terminal: its {worth} is 0 by definition.",),
     )
 
 
@@ -387,21 +396,16 @@ def unsampled_estimate(
     """
     mover, actions = problem.mover(state), problem.legal_actions(state)
     operator = problem.operator
-    interval, q_bounds = (
-        problem.facts.value_bounds(mover),
-        problem.facts.q_bounds(mover),
-    )
+    interval = problem.facts.value_bounds(mover)
+    q_bounds = problem.facts.q_bounds(mover)
     middle_values = [0.5 * (q_bounds[0] + q_bounds[1])] * len(actions)
     weights = operator.weights(problem.num_actions)
     gradient = operator.gradient(
         middle_values, player=mover, weights=[weights[a] for a in actions]
     )
+    q_boxes = [q_bounds] * len(actions)
     spread = Spread.over(
-        problem.num_actions,
-        actions,
-        middle_values,
-        [q_bounds] * len(actions),
-        gradient,
+        problem.num_actions, actions, middle_values, q_boxes, gradient
     )
     certificate = Certificate(
         kind="exact",
@@ -428,8 +432,9 @@ def unsampled_estimate(
         **estimate_subject(problem, state),
         seed=seed,
         notes=(
-            f"{why.rstrip('.')}: nothing was sampled. The interval is what the rewards "
-            "allow, and the value only its middle, no estimate.",
+            f"{why.rstrip('.')}: nothing was sampled. The interval is what the "
+            f"{choose_word('reward', problem.minimizes)}s allow, and the "
+            f"{choose_word('value', problem.minimizes)} only its middle, no estimate.",
         ),
     )
 

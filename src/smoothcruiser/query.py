@@ -32,7 +32,7 @@ from smoothcruiser.problem.arguments import (
 )
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.progress import Callback, Progress
+from smoothcruiser.progress import Callback, Progress, say_costs
 from smoothcruiser.progress import progress_callback as read_progress
 from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.run_control.control import NO_LIMITS, Limits
@@ -183,6 +183,8 @@ class Query:
         """The request that the keywords describe, or an error that names the fault."""
         check_problem(problem)
         progress = read_progress(keywords.get("progress"))
+        if problem.minimizes:
+            say_costs(progress)
         check_keywords("plan", keywords, KEYWORDS)
         values: dict[str, Any] = {**DEFAULTS, **keywords}
         epsilon, relative = None, None

@@ -58,7 +58,9 @@ VALUES = {
     "key": (parity, f"{HERE}:parity"),
     "horizon": (12, "12"),
     "deterministic": (True, "true"),
+    "minimize": (True, "true"),
 }
+TWO_PLAYERS = {"minimize": "two, one of whom minimizes"}
 NUMBERED = {"key": "tell themselves apart; drop key="}
 CHANCE = {"deterministic": "deterministic=True needs one|has chance nodes"}
 ENDLESS = {"payoffs": "never end; drop it", "episodes_end": "never end; drop it"}
@@ -72,9 +74,9 @@ DOORS = {
     "gym:CliffWalking-v1": (NUMBERED | {"payoffs": "drop payoffs="}, "gymnasium", 4),
     "gym:CartPole-v1": ({}, "gymnasium", 2),
     "gym:Blackjack-v1": ({}, "gymnasium", 2),
-    "openspiel:tic_tac_toe": ({}, "pyspiel", 9),
-    "openspiel:pig": (CHANCE, "pyspiel", 2),
-    "pettingzoo:tictactoe_v3": ({}, "pettingzoo", 9),
+    "openspiel:tic_tac_toe": (TWO_PLAYERS, "pyspiel", 9),
+    "openspiel:pig": (CHANCE | TWO_PLAYERS, "pyspiel", 2),
+    "pettingzoo:tictactoe_v3": (TWO_PLAYERS, "pettingzoo", 9),
     "rddl:SysAdmin_MDP_ippc2011,1": (ENDLESS, "rddlrepository", 11),
 }
 

@@ -104,11 +104,13 @@ class KeptTable(Shown, Data, RowTable):
     """
 
     json_kind: ClassVar[str] = "table"
+    json_when_set: ClassVar[tuple[str, ...]] = ("minimize",)
 
     problem: str
     confidence: float
     num_calls: int
     rows: tuple[Row, ...]
+    minimize: bool = False  # values are costs
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
@@ -168,6 +170,11 @@ class Table(Shown, RowTable):
     _states: list[Any] = field(repr=False)  # of each node
     _numbers: dict[Any, int] = field(repr=False)  # the node of each key
     _seen: NodeRows = field(repr=False)
+
+    @property
+    def minimize(self) -> bool:
+        """Whether values are costs, which one player minimizes."""
+        return self.problem.minimizes
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -250,6 +257,7 @@ class Table(Shown, RowTable):
             confidence=self.confidence,
             num_calls=self.num_calls,
             rows=tuple(self),
+            minimize=self.minimize,
         )
 
     def to_dict(self) -> dict[str, Any]:

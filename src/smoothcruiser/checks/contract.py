@@ -19,7 +19,7 @@ from smoothcruiser.checks.probe import (
     Finding,
     Probe,
 )
-from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.errors import InvalidInput, OracleError, choose_word
 from smoothcruiser.jit.random import CheckKey, Key
 from smoothcruiser.problem.batched import Batched, rows_apart
 from smoothcruiser.problem.step_errors import (
@@ -234,8 +234,9 @@ def check_states(probe: Probe) -> Finding:
 def check_reward_range(probe: Probe) -> Finding:
     """Rewards lie in their range, which is not much wider than needed."""
     declared_low, declared_high = probe.problem.facts.reward_range
+    paid = choose_word("reward", probe.problem.minimizes)
     range_text = (
-        f"rewards seen in [{probe.rewards[0]:g}, {probe.rewards[1]:g}], declared "
+        f"{paid}s seen in [{probe.rewards[0]:g}, {probe.rewards[1]:g}], declared "
         f"[{declared_low:g}, {declared_high:g}]"
     )
     observed_width = probe.rewards[1] - probe.rewards[0]
@@ -246,7 +247,8 @@ def check_reward_range(probe: Probe) -> Finding:
             "rewards",
             "warning",
             (
-                f"{range_text}: if no state pays more, declare a narrower range; the "
+                f"{range_text}: if no state {'costs' if paid == 'cost' else 'pays'} "
+                "more, declare a narrower range; the "
                 "price grows with its square."
             ),
         )

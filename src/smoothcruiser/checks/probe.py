@@ -114,7 +114,9 @@ class Probe:
             self.rewards = (min(self.rewards[0], reward), max(self.rewards[1], reward))
         low, high = self.problem.facts.reward_range
         if not low <= reward <= high:
-            raise reward_outside(reward, at_pair(state, action), low, high)
+            raise reward_outside(
+                reward, at_pair(state, action), low, high, self.problem.minimizes
+            )
         if has_ended and not self.problem.facts.terminals:
             raise undeclared_end(at_pair(state, action))
         if pays_early(self.problem, reward, next_state, has_ended):

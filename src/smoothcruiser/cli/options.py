@@ -162,6 +162,11 @@ def _problem_words(function: Function) -> Function:
     for option in (
         json_option,
         click.option(
+            "--minimize",
+            is_flag=True,
+            help="Rewards are costs: find the lowest, and print costs.",
+        ),
+        click.option(
             "--operator",
             cls=ListingOption,
             metavar="NAME",
@@ -208,6 +213,8 @@ def make_problem(request: dict[str, Any]) -> Any:
     problem_words = {
         name: request.pop(name) for name in ("discount", "temperature", "operator")
     }
+    if request.pop("minimize", False):
+        problem_words["minimize"] = True
     if text is None:
         return None
     from smoothcruiser.problem.make import is_built_in, make

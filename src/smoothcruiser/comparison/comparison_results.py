@@ -151,6 +151,7 @@ class Comparison(Shown, Data, Framed, Sequence[PlannerRun]):
     """
 
     json_kind: ClassVar[str] = "comparison"
+    json_when_set: ClassVar[tuple[str, ...]] = ("minimize",)
     json_names: ClassVar[Mapping[str, str]] = {"runs": "rows"}
     json_more: ClassVar[Mapping[str, Any]] = {
         "exact": float | None,
@@ -170,6 +171,7 @@ class Comparison(Shown, Data, Framed, Sequence[PlannerRun]):
     state: Any = None
     operator: str = ""  # the label of the problem's own
     not_run: tuple[NotRun, ...] = ()
+    minimize: bool = False  # values are costs
 
     @classmethod
     def of(
@@ -186,7 +188,8 @@ class Comparison(Shown, Data, Framed, Sequence[PlannerRun]):
             NotRun(planned_run.name, planned_run.budget, planned_run.seed)
             for planned_run in not_run
         )
-        return cls(tuple(runs), truth, *problem_facts, runs_left)
+        costs = problem.minimizes
+        return cls(tuple(runs), truth, *problem_facts, runs_left, costs)
 
     @overload
     def __getitem__(self, index: int) -> PlannerRun: ...

@@ -16,7 +16,7 @@ from smoothcruiser.display.document import (
     Sentence,
     Styled,
 )
-from smoothcruiser.errors import printable, text_of
+from smoothcruiser.errors import choose_word, printable, text_of
 from smoothcruiser.estimate import (
     NOWHERE,
     UNSAMPLED_BOUND,
@@ -127,7 +127,8 @@ def value_rows(
     estimate: Estimate, exact: Estimate | None, digits: int
 ) -> tuple[Labelled, ...]:
     """The value with its interval, and the exact one beside it."""
-    field_rows: list[Labelled] = [("value", _value(estimate, digits))]
+    word = choose_word("value", estimate.minimize)
+    field_rows: list[Labelled] = [(word, _value(estimate, digits))]
     if exact is not None:
         field_rows.append(("exact", _verdict(estimate, exact, digits)))
     return tuple(field_rows)
@@ -146,7 +147,8 @@ def _value(estimate: Estimate, digits: int) -> Sentence:
     certificate = estimate.certificate
     if certificate is not None and certificate.confidence >= 1.0:
         if certificate.bound == UNSAMPLED_BOUND:
-            interval_note = f"  in {interval}, which is all that the rewards allow"
+            paid = choose_word("reward", estimate.minimize)
+            interval_note = f"  in {interval}, which is all that the {paid}s allow"
             return Styled(
                 (value, Phrase(interval_note), Phrase("  not sampled", "dim"))
             )
@@ -213,6 +215,7 @@ def action_block(
         bounded=bool(q_intervals) and estimate.method != "exact",
         compared=exact is not None,
         numbered=estimate.labels is None,
+        word=choose_word("value", estimate.minimize),
         more=f"… {num_omitted:,} more actions, illegal or less likely"
         if num_omitted
         else "",
@@ -281,10 +284,18 @@ def promise_rows(
         ("interval", f"[{lower_bound!r}, {upper_bound!r}]"),
         ("holds", f"with probability {certificate.confidence:g}"),
     ]
+    if estimate is not None and estimate.minimize:
+        # a policy's interval bounds what it costs, and V from above
+        field_rows.insert(
+            2, ("claims", f"V, the lowest cost, is at most {upper_bound:g}")
+        )
     if certificate.policy_loss is not None:
         loss_text = f"{certificate.policy_loss:.3g}"
+        loses = "loses"
+        if estimate is not None and estimate.minimize:
+            loses = "costs more than needed by"
         field_rows.append(
-            ("policy", f"loses at most {loss_text} in one step, regularized")
+            ("policy", f"{loses} at most {loss_text} in one step, regularized")
         )
     if certificate.best_actions is not None:
         label = str if estimate is None else estimate.label

@@ -157,6 +157,7 @@ class Actions(Block):
     bounded: bool  # whether intervals are shown
     compared: bool  # whether exact values are
     numbered: bool  # whether actions have no names but their numbers
+    word: str = "value"  # the name of the values
     more: str = ""  # a note on omitted actions
 
 
@@ -179,7 +180,7 @@ def action_grid(block: Actions) -> Grid:
     """Actions in words: the columns that every renderer shows."""
     has_visits = any(choice.visits is not None for choice in block.choices)
     grid_columns = [Column("action", right=block.numbered, fit="cut")]
-    grid_columns.append(Column("value", right=True))
+    grid_columns.append(Column(block.word, right=True))
     grid_columns += [Column("interval", right=True)] if block.bounded else []
     grid_columns += [Column("exact", right=True)] if block.compared else []
     grid_columns += [Column("visits", right=True)] if has_visits else []

@@ -26,6 +26,7 @@ from smoothcruiser.display.document import (
     Verbatim,
     style_sentence,
 )
+from smoothcruiser.errors import choose_word
 from smoothcruiser.operators.check.check_report import OperatorReport
 from smoothcruiser.playing.episodes import Summary
 from smoothcruiser.problem.adapter_protocol import descriptions
@@ -34,7 +35,7 @@ from smoothcruiser.problem.facts import EVERY_STEP
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import ZOO
 from smoothcruiser.schedule.number_text import compact, count_noun
-from smoothcruiser.schedule.text import describe_facts
+from smoothcruiser.schedule.text import describe_problem
 
 MARKS = {"wrong": "WRONG"}
 
@@ -83,10 +84,11 @@ def summary_page(summary: Summary) -> Page:
         f"{summary.problem}: {summary.episodes} episodes, method "
         f"{summary.method}{opponent_text}"
     )
+    word = choose_word("return", summary.minimize)
     field_rows: list[Labelled] = [
-        ("return", _interval(summary.mean_return, summary.return_interval)),
+        (word, _interval(summary.mean_return, summary.return_interval)),
         (
-            "discounted return",
+            f"discounted {word}",
             _interval(
                 summary.mean_discounted_return, summary.discounted_return_interval
             ),
@@ -219,7 +221,7 @@ def request_page(command: str, problem: Problem, state: Any, *more: str) -> Page
         f"state {state_text(state)}",
         *more,
     )
-    return Page(title, (Fields((("problem", describe_facts(problem.facts)),)),))
+    return Page(title, (Fields((("problem", describe_problem(problem)),)),))
 
 
 # --- a problem as an object ---------------------------------------------------
@@ -228,8 +230,8 @@ def request_page(command: str, problem: Problem, state: Any, *more: str) -> Page
 def problem_page(problem: Problem) -> Page:
     """The facts that a promise relies on, the initial state, and the declarations."""
     field_rows: list[Labelled] = [
-        ("problem", describe_facts(problem.facts)),
-        ("values", _values(problem)),
+        ("problem", describe_problem(problem)),
+        ("V" if problem.minimizes else "values", _values(problem)),
     ]
     if problem.actions is not None:
         num_omitted = len(problem.actions) - MOST_ACTIONS
@@ -251,6 +253,8 @@ def problem_page(problem: Problem) -> Page:
 
 def _values(problem: Problem) -> str:
     """The range that holds every value before anything is sampled."""
+    if None in problem.reward_range:
+        return "no bounds are known before sampling"
     lowest_value, highest_value = problem.facts.value_hull()
     if not (math.isfinite(lowest_value) and math.isfinite(highest_value)):
         return "no bounds are known before sampling"
@@ -278,7 +282,8 @@ def _declaration_texts(problem: Problem) -> list[tuple[int, str]]:
         declarations.append(f"payoffs {problem.payoffs}")
     if problem.total_reward_range is not None:
         lower_bound, upper_bound = problem.total_reward_range
-        declarations.append(f"total rewards {lower_bound:g} to {upper_bound:g}")
+        paid = choose_word("reward", problem.minimizes)
+        declarations.append(f"total {paid}s {lower_bound:g} to {upper_bound:g}")
     if problem.min_probability is not None:
         declarations.append(f"no outcome is rarer than {problem.min_probability:g}")
     if problem.episodes_end is not None:

@@ -27,8 +27,8 @@ from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.text import (
-    describe_facts,
     describe_price,
+    describe_problem,
     describe_promise,
     describe_root,
 )
@@ -120,7 +120,7 @@ def answer_page(
     """
     request_rows: list[Labelled] = []
     if problem is not None:
-        request_rows.append(("problem", describe_facts(problem.facts)))
+        request_rows.append(("problem", describe_problem(problem)))
     if schedule is not None:
         request_rows.append(("promise", describe_promise(schedule)))
         request_rows.append(("price", describe_price(schedule)))

@@ -20,6 +20,7 @@ from smoothcruiser.display.document import (
 )
 from smoothcruiser.display.price_text import Price
 from smoothcruiser.displayable import Shown, page_of
+from smoothcruiser.errors import choose_word
 from smoothcruiser.methods.base import Prepared
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.run_control.control import Limits
@@ -144,9 +145,10 @@ def request_rows(ready: Prepared) -> tuple[Labelled, ...]:
     promise, delta = query.promise, query.promise.delta
     if delta is None or calls == 0:  # no chance is in it
         return ()
-    promised_values = "the value and every action value"
+    costs = query.problem.minimizes
+    promised_values = choose_word("the value and every action value", costs)
     if promise.target == "value":
-        promised_values = "the value"
+        promised_values = choose_word("the value", costs)
     limit_text = _limit(query.limits)
     if not promise.asked:
         probability_text = f"with probability {1.0 - delta:g}"
@@ -158,7 +160,9 @@ def request_rows(ready: Prepared) -> tuple[Labelled, ...]:
             ),
         )
     if promise.relative is not None:
-        share_text = f"{100.0 * promise.relative:g}% of the value"
+        share_text = (
+            f"{100.0 * promise.relative:g}% of the {choose_word('value', costs)}"
+        )
         promise_text = (
             f"{promised_values} within {share_text} with probability {1.0 - delta:g}"
         )

@@ -41,7 +41,7 @@ from smoothcruiser.display.document import (
     Verbatim,
     style_sentence,
 )
-from smoothcruiser.errors import InvalidInput, printable
+from smoothcruiser.errors import InvalidInput, choose_word, printable
 from smoothcruiser.estimate import Estimate, Estimates
 from smoothcruiser.exact.solution import Solution
 from smoothcruiser.problem.problem import Problem
@@ -67,7 +67,8 @@ def solution_page(solution: Solution) -> Page:
     field_rows: list[Labelled] = [
         (
             "exact",
-            f"every value up to {format_bound(solution.residual_bound)}, proven",
+            f"every {choose_word('value', solution.minimize)} up to "
+            f"{format_bound(solution.residual_bound)}, proven",
         ),
         (
             "run",
@@ -78,7 +79,12 @@ def solution_page(solution: Solution) -> Page:
     ]
     if solution.stages is not None:
         field_rows.insert(
-            0, ("horizon", f"values with all {len(solution.stages) - 1} steps")
+            0,
+            (
+                "horizon",
+                f"{choose_word('value', solution.minimize)}s with all "
+                f"{len(solution.stages) - 1} steps",
+            ),
         )
     if solution.note:
         field_rows.append(("note", solution.note))
@@ -97,7 +103,7 @@ def _states(solution: Solution) -> Grid:
     has_numbered_states = solution.states is None
     columns = (
         Column("state", right=has_numbered_states, fit="cut"),
-        Column("value", right=True),
+        Column(choose_word("value", solution.minimize), right=True),
         Column("action", right=True, fit="cut"),
         Column("policy", right=True),
     )
@@ -193,7 +199,7 @@ def answers_grid(answers: Sequence[Estimate], max_rows: int) -> Grid:
     )
     columns = (
         Column("state", right=has_integer_states, fit="cut"),
-        Column("value", right=True),
+        Column(choose_word("value", any(x.minimize for x in answers)), right=True),
         *([Column(USUAL_ERROR, right=True)] if has_usual_errors else []),
         Column("interval", right=True),
         Column("action", right=has_numbered_actions, fit="cut"),
@@ -272,7 +278,8 @@ def table_page(table: Table | KeptTable) -> Page:
     has_integer_states = all(isinstance(row.state, int) for row in listed_rows)
     columns = [Column("state", right=has_integer_states, fit="cut")]
     columns += [Column("steps left", right=True)] if has_horizon else []
-    number_columns = ("value", "interval", "action", "samples")
+    word = choose_word("value", table.minimize)
+    number_columns = (word, "interval", "action", "samples")
     columns += [
         Column(name, right=True, fit="cut" if name == "action" else "whole")
         for name in number_columns
@@ -345,7 +352,11 @@ def comparison_page(comparison: Comparison, only: int | None = None) -> Page:
         for row in means
         if row["runs"]
     )
-    number_titles = (*(title for _, title in shown_columns), "calls", "seconds")
+    titles = {"value": choose_word("value", comparison.minimize)}
+    number_titles = (
+        *(titles.get(title, title) for _, title in shown_columns),
+        *("calls", "seconds"),
+    )
     columns = (Column(title, right=True) for title in number_titles)
     table = Grid((Column("planner", fit="cut"), *columns), table_rows, indent=0)
     problem_name = printable(comparison.problem, keep="")
@@ -370,9 +381,10 @@ def comparison_page(comparison: Comparison, only: int | None = None) -> Page:
 
 def _exact_value_text(comparison: Comparison) -> str:
     truth = comparison.truth
+    word = choose_word("value", comparison.minimize)
     if truth is None:
-        return "no exact value is known"
-    exact = f"exact value {truth.value:.6g} ± {format_bound(truth.bound, 1)}"
+        return f"no exact {word} is known"
+    exact = f"exact {word} {truth.value:.6g} ± {format_bound(truth.bound, 1)}"
     return f"{exact}; error is the distance to it"
 
 
@@ -397,7 +409,8 @@ def _notes(comparison: Comparison, means: list[dict[str, Any]]) -> list[Block]:
         )
         notes.insert(
             0,
-            f"Not all estimate V, the value of {operator_label}: {other_values}. "
+            f"Not all estimate V, the {choose_word('value', comparison.minimize)} of "
+            f"{operator_label}: {other_values}. "
             "Their error has that difference in it; regrets compare.",
         )
     return [Paragraph(note, tight=i > 0) for i, note in enumerate(notes)]
@@ -443,7 +456,8 @@ def tree_page(tree: Tree) -> Page:
     root = tree.node(0)
     visits = dict(zip(root.actions, root.edge_visits, strict=True))
     value_text = style_sentence(f"{estimate.value:.3f}", "good")
-    head_rows: tuple[Labelled, ...] = (("value", value_text), ("line", _line(tree)))
+    word = choose_word("value", tree.problem.minimizes)
+    head_rows: tuple[Labelled, ...] = ((word, value_text), ("line", _line(tree)))
     # the first note counts simulations and nodes, which are above
     run_rows += [("note", note) for note in estimate.notes[1:]]
     blocks: list[Block] = [

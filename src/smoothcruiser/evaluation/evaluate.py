@@ -244,7 +244,9 @@ def worth_of(
     """The facts of a critic; where the law of steps is known, its noise is taken out."""
     if critic is None:
         return None
-    is_exact = has_rows(problem) and problem.sample_action is None
+    # with terminal=True the step alone knows which next states are ends
+    is_exact = has_rows(problem) and problem.terminal is not True
+    is_exact = is_exact and problem.sample_action is None
     return Worth(critic.value_at(state, steps_left), is_exact)
 
 

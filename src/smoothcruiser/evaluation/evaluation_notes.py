@@ -46,8 +46,10 @@ def is_unlimited(query: Query) -> bool:
 
 def claim(problem: Problem) -> str:
     """The quantity that the interval holds, in words."""
-    if problem.is_game:
+    if problem.sole_player is None:
         return "the value of the two players' policies"
+    if problem.minimizes:
+        return "the cost of the policy; its upper end is an upper bound on V(state)"
     return "the value of the policy; its lower end is a lower bound on V(state)"
 
 
@@ -136,6 +138,7 @@ def unevaluated_estimate(query: Query, interval: Interval, refused: bool) -> Est
         compile_seconds=0.0,
         problem=query.problem.name,
         state=query.place,
+        minimize=query.problem.minimizes,
         seed=query.seed,
         notes=(
             f"{stop_reason} before the first rollout: the interval holds for any policy.",

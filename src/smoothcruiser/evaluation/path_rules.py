@@ -104,7 +104,9 @@ def _regularizer_income(problem: Problem) -> Interval:
     min_income, max_income = widen_interval(
         (0.0 - omega[1], 0.0 - omega[0]), rounding_slack
     )
-    if problem.is_game:
+    if problem.minimizes:
+        min_income, max_income = -max_income, -min_income
+    elif problem.is_game:
         min_income, max_income = (
             min(min_income, -max_income),
             max(max_income, -min_income),
@@ -165,11 +167,15 @@ def value_range(problem: Problem, steps: int | None) -> Interval:
     """Bounds on the value of every policy, in the states that are no ends.
 
     In an MDP no policy is worth more than V, so that V's upper bounds hold, those
-    that the user declared among them; V's lower bounds say nothing of a policy.
+    that the user declared among them; V's lower bounds say nothing of a policy. Where
+    costs are minimized no policy costs less than V.
     """
     min_value, max_value = earned_range(problem, steps)
-    if not problem.is_game:
+    if problem.sole_player == 1:
         max_value = min(max_value, problem.facts.value_bounds(1, steps)[1])
+    elif problem.sole_player == 2:
+        min_value = max(min_value, problem.facts.value_bounds(2, steps)[0])
+        return min(min_value, max_value), max_value
     return min_value, max(min_value, max_value)
 
 

@@ -52,6 +52,7 @@ class Solution(Shown, Data, Framed):
     """
 
     json_kind: ClassVar[str] = "solution"
+    json_when_set: ClassVar[tuple[str, ...]] = ("minimize",)
     json_left_out: ClassVar[tuple[str, ...]] = ("key_of",)
     frame_columns: ClassVar[tuple[str, ...]] = ("state", "value", "action", "label")
 
@@ -84,6 +85,7 @@ class Solution(Shown, Data, Framed):
     # (rows, columns): state row * columns + column lies there, in built-in problems
     grid: tuple[int, int] | None = None
     labels: tuple[str, ...] | None = None  # names of the actions, where they have any
+    minimize: bool = False  # values are the least costs
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Solution):
@@ -200,6 +202,7 @@ def names_of(problem: Problem, states: tuple[Any, ...] | None) -> dict[str, Any]
         "problem": problem.name,
         "grid": grid_of(problem),
         "labels": None if problem.actions is None else tuple(problem.actions),
+        "minimize": problem.minimizes,
     }
 
 

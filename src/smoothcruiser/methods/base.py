@@ -24,7 +24,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 
 from smoothcruiser.displayable import Shown, brief
-from smoothcruiser.errors import Interrupted, InvalidInput, SmoothcruiserError
+from smoothcruiser.errors import (
+    Interrupted,
+    InvalidInput,
+    SmoothcruiserError,
+    choose_word,
+)
 from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estimate
 from smoothcruiser.jit.random import Key
 from smoothcruiser.problem.action_sampler import refuse_sampled
@@ -483,7 +488,8 @@ def _prepare_terminal(method: Method, query: Query) -> Prepared:
     explanation: Any = Forecast(
         method.name,
         0,
-        "0 calls: the state is terminal, and its value is 0 by definition.",
+        "0 calls: the state is terminal, and its "
+        f"{choose_word('value', query.problem.minimizes)} is 0 by definition.",
         epsilon=0.0,
         delta=0.0,
     )

@@ -16,6 +16,7 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     StoreError,
     WorkersLost,
+    choose_word,
 )
 from smoothcruiser.estimate import Estimate, unsampled_estimate
 from smoothcruiser.methods.base import (
@@ -196,11 +197,14 @@ def _forecast_reading(query: Query) -> Forecast:
     """The forecast of a search that reads rows instead of sampling."""
     epsilon = query.promise.epsilon
     accuracy_text = "" if epsilon is None else f" within ±{epsilon:g}"
+    values_text = choose_word(
+        "the value and every action value", query.problem.minimizes
+    )
     action = _without_row(query)
     if action is not None:
         delta = 0.0 if query.problem.deterministic else query.promise.failure()
         sentence = (
-            f"certified search: the value and every action value{accuracy_text} with "
+            f"certified search: {values_text}{accuracy_text} with "
             f"probability {1 - delta:g}. outcomes= is the model where it has\n"
             "rows: they are read, without calls of the step and without a share of "
             f"delta. It has none for action {action} of this state;\n"
@@ -209,7 +213,7 @@ def _forecast_reading(query: Query) -> Forecast:
         )
         return Forecast("certified", None, sentence, epsilon=epsilon, delta=delta)
     sentence = (
-        f"certified search: the value and every action value{accuracy_text}, with no chance "
+        f"certified search: {values_text}{accuracy_text}, with no chance "
         "in it (delta 0). It makes 0 calls of\n"
         "the step: outcomes= is the model, and it reads the rows that the answer needs, "
         "as many as budget allows. How many\n"

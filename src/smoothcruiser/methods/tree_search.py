@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, choose_word
 from smoothcruiser.estimate import (
     Certificate,
     Estimate,
@@ -156,7 +156,7 @@ class TreeSearch(Method):
                 "solve=True has a certificate of its own, from above and from below; "
                 "drop certify."
             )
-        if self.certify and query.problem.is_game:
+        if self.certify and query.problem.sole_player is None:
             raise InvalidInput(
                 "certify=True bounds the value of an MDP from below; in a game the "
                 "opponent's best reply is not known."
@@ -175,7 +175,9 @@ class TreeSearch(Method):
             f"{limits.simulations:,} simulations" if limits.simulations else "",
         ]
         promise_text = (
-            "a lower bound on the value, from rollouts of its policy"
+            "an upper bound on the cost, from rollouts of its policy"
+            if self.certify and query.problem.minimizes
+            else "a lower bound on the value, from rollouts of its policy"
             if self.certify
             else "bounds that hold, and the value once it is proven"
             if self.search.solve
@@ -513,7 +515,10 @@ def certify_policy(
     delta: float | None = None,
     progress: Callback | None = None,
 ) -> Estimate:
-    """``answer`` with the certificate of the tree's policy, a lower bound on V."""
+    """``answer`` with the certificate of the tree's policy, a lower bound on V.
+
+    It is an upper bound where costs are minimized.
+    """
     from smoothcruiser.evaluation.evaluate import evaluate
 
     call_limit = None if budget is None else max(1, budget)
@@ -529,18 +534,25 @@ def certify_policy(
     policy_estimate = evaluate(query, tree)
     assert policy_estimate.certificate is not None
     assert policy_estimate.interval is not None
-    lower_bound, policy_upper = policy_estimate.interval
-    interval = lower_bound, max(_possible_values(tree)[1], lower_bound)
+    policy_lower, policy_upper = policy_estimate.interval
+    possible_low, possible_high = _possible_values(tree)
+    interval = policy_lower, max(possible_high, policy_lower)
+    claim_text, other_end = f"is at least {policy_lower:.6g}", "upper"
+    if tree.problem.minimizes:
+        interval = min(possible_low, policy_upper), policy_upper
+        claim_text, other_end = f"is at most {policy_upper:.6g}", "lower"
     certificate = replace(policy_estimate.certificate, interval=interval)
     usual_error = policy_estimate.standard_error
     error_text = (
         f" (usual error {usual_error:.2g}, not promised)" if usual_error else ""
     )
     note = (
-        f"Its policy (blind off the tree) is worth {policy_estimate.value:.6g}"
-        f"{error_text}, in [{lower_bound:.6g}, {policy_upper:.6g}] with probability "
-        f"{certificate.confidence:g}: V(state) is at least {interval[0]:.6g}. The "
-        "upper end is only what the rewards allow."
+        f"Its policy (blind off the tree) {'costs' if tree.problem.minimizes else 'is worth'} "
+        f"{policy_estimate.value:.6g}"
+        f"{error_text}, in [{policy_lower:.6g}, {policy_upper:.6g}] with probability "
+        f"{certificate.confidence:g}: V(state) {claim_text}. The "
+        f"{other_end} end is only what the "
+        f"{choose_word('reward', tree.problem.minimizes)}s allow."
     )
     value = min(max(answer.value, interval[0]), interval[1])
     standard_error = None  # of the tree's own number none is known

@@ -136,8 +136,9 @@ class RewardCap:
         )
 
     def _note(self) -> str:
+        paid = "Costs" if self.query.problem.minimizes else "Rewards"
         return (
-            f"Rewards beyond {self.cap:.4g} counted as {self.cap:.4g}; by reward_moment "
+            f"{paid} beyond {self.cap:.4g} counted as {self.cap:.4g}; by reward_moment "
             f"that moves a value by {self.bias[1] - self.bias[0]:.3g} at most, and the "
             "interval has it."
         )

@@ -73,6 +73,7 @@ class Summary(Shown, Data):
     """Many episodes in a few numbers. Intervals are 95%."""
 
     json_kind: ClassVar[str] = "play"
+    json_when_set: ClassVar[tuple[str, ...]] = ("minimize",)
 
     problem: str
     method: str
@@ -95,6 +96,7 @@ class Summary(Shown, Data):
     calls_per_decision: float
     # how often the agent took each action, by name or by number, most frequent first
     actions: dict[str, int] = field(default_factory=dict)
+    minimize: bool = False  # returns are costs
 
     def __repr__(self) -> str:
         return brief(
@@ -155,12 +157,12 @@ def play(
                 f"action, or a policy as in evaluate, got {opponent!r}."
             )
         opponent = as_player(problem, opponent)
-    if opponent is not random_player and not problem.is_game:
+    if opponent is not random_player and problem.sole_player is not None:
         raise InvalidInput(
             "opponent= moves for the other player; this problem has one player: drop "
             "it."
         )
-    if side is not None and not problem.is_game:
+    if side is not None and problem.sole_player is not None:
         raise InvalidInput(
             "side= says which player the agent is; this problem has one player: "
             "drop it."
@@ -186,9 +188,7 @@ def play(
             with stoppable(), reports.keep_finished():
                 while len(played_episodes) < episodes and not reports.is_stopped:
                     episode_number = len(played_episodes)
-                    agent_side = side or (
-                        1 + episode_number % 2 if problem.is_game else 1
-                    )
+                    agent_side = side or problem.sole_player or 1 + episode_number % 2
                     episode = _play_episode(
                         agent,
                         opponent,
@@ -207,7 +207,7 @@ def play(
                     side_player.session.wake()  # nobody thinks on after the end
         reports.finish()
     return summarize_episodes(
-        agent, played_episodes, opponent_name if problem.is_game else None
+        agent, played_episodes, opponent_name if problem.sole_player is None else None
     )
 
 
@@ -262,7 +262,8 @@ def _play_episode(
     for player in (agent, opponent):
         if isinstance(player, Agent):
             player.begin()
-    sign = 1.0 if agent_side == 1 else -1.0
+    # costs stay costs: only in a game is a reward of the other side a loss
+    sign = -1.0 if problem.sole_player is None and agent_side == 2 else 1.0
     plain_return, discounted_return, reward_weight = 0.0, 0.0, 1.0
     num_steps, num_decisions, num_calls, decision_seconds, has_ended = (
         0,
@@ -357,7 +358,7 @@ def summarize_episodes(
         sum(plain_return > 0 for plain_return in plain_returns),
         sum(plain_return == 0 for plain_return in plain_returns),
     )
-    is_game = agent.problem.is_game
+    is_game = agent.problem.sole_player is None
     return Summary(
         problem=agent.problem.name,
         method=str(getattr(agent.method, "name", agent.method)),
@@ -385,6 +386,7 @@ def summarize_episodes(
                 label for episode in played_episodes for label in episode.actions
             ).most_common()
         ),
+        minimize=agent.problem.minimizes,
     )
 
 

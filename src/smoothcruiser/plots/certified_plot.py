@@ -16,6 +16,7 @@ from smoothcruiser.plots.style import (
     legend_below,
     shorten_name,
     title,
+    units_of_value,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def draw(search: Certified, ax: Axes | None, state: Any) -> Axes:
         powers = range(math.ceil(math.log10(first_calls)), len(str(call_counts[-1])))
         ax.set_xticks([0, *(10**k for k in powers)])
     ax.set_xlabel("oracle calls of the memory")
-    ax.set_ylabel("V, in units of reward")
+    ax.set_ylabel(units_of_value(search.problem.minimizes))
     confidence = 1.0 if search.exact else 1.0 - search.delta
     last_point = points[-1]
     title(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.comparison import Comparison, summaries
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, choose_word
 from smoothcruiser.plots.style import (
     CYCLE,
     DASHES,
@@ -52,12 +52,20 @@ def draw(comparison: Comparison, ax: Axes | None, of: str) -> Axes:
             _curve(ax, number, method, points)
     truth = comparison.truth
     if of == "value" and truth is not None:
-        ax.axhline(truth.value, color=GREY, linestyle=":", label="exact value")
+        ax.axhline(
+            truth.value,
+            color=GREY,
+            linestyle=":",
+            label=f"exact {choose_word('value', comparison.minimize)}",
+        )
     ax.set_xscale("log")
     if of != "value":
         _scale(ax, [mean[of] for mean in means if mean[of] is not None])
     ax.set_xlabel("oracle calls")
-    ax.set_ylabel(f"{LABELS[of]}, in units of reward")
+    label = LABELS[of]
+    if comparison.minimize:
+        label = label.replace("value", "cost")
+    ax.set_ylabel(label if comparison.minimize else f"{label}, in units of reward")
     title(ax, shorten_name(comparison.problem))
     frame(ax)
     legend_below(ax)

@@ -53,7 +53,7 @@ def draw(estimate: Estimate, ax: Axes | None) -> Axes:
     action_names = [_name(estimate, row) for row in shown_rows]
     # "$" is no formula
     ax.set_yticks(range(len(shown_rows)), action_names, parse_math=False)
-    ax.set_xlabel("value, in units of reward")
+    ax.set_xlabel("cost" if estimate.minimize else "value, in units of reward")
     if shown_rows:
         omission_text = (
             f"; {num_omitted:,} more are illegal or less likely" if num_omitted else ""

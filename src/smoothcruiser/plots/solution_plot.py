@@ -22,6 +22,7 @@ from smoothcruiser.plots.style import (
     frame,
     shorten_name,
     title,
+    units_of_value,
 )
 from smoothcruiser.schedule.number_text import format_bound
 
@@ -102,7 +103,7 @@ def _grid(solution: Solution, ax: Axes | None, cells: Any) -> Axes:
     colours = colormaps["viridis"].with_extremes(bad=LIGHT)
     picture = ax.imshow(masked_values, cmap=colours)
     colour_bar = ax.figure.colorbar(picture, ax=ax, shrink=0.85)
-    colour_bar.set_label("V, in units of reward")
+    colour_bar.set_label(units_of_value(solution.minimize))
     if max(num_rows, num_columns) <= MOST_TEXTS:
         _texts(ax, solution, cells, picture)
     ax.set_xticks(range(num_columns) if num_columns <= MOST_NAMES else [])
@@ -199,7 +200,7 @@ def _by_state(solution: Solution, ax: Axes | None) -> Axes:
         if has_few_states or solution.states is None
         else "state, by its number"
     )
-    ax.set_ylabel("V, in units of reward")
+    ax.set_ylabel(units_of_value(solution.minimize))
     accuracy_note = (
         f"exact values, each within {format_bound(solution.residual_bound, 1)}"
     )

@@ -37,6 +37,11 @@ def axes_of(ax: Axes | None, width: float = 6.4, height: float = 4.0) -> Axes:
     return new_axes
 
 
+def units_of_value(minimize: bool) -> str:
+    """The label of an axis of V, which is a cost where it is minimized."""
+    return "V, the lowest cost" if minimize else "V, in units of reward"
+
+
 def title(ax: Axes, *lines: str) -> None:
     """Put a title above, one line each; dollar signs are no formulas."""
     text = "\n".join(line for line in lines if line)

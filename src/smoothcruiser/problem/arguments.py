@@ -43,6 +43,7 @@ DECLARED = (
     "num_actions",
     "horizon",
     "terminal",
+    "minimize",
 )
 # keywords of planners, which callers often pass to other verbs by mistake
 PLANNED = (
@@ -63,8 +64,12 @@ _ELSEWHERE = {
     "num_actions": "n_actions nactions num_action action_count a n_a k action_space",
     "oracle": "step simulator transition dynamics model env step_fn transition_fn",
     "P": "transitions transition transition_matrix transition_probabilities t p",
-    "R": "rewards reward reward_matrix r q",
-    "reward_range": "rewards reward_bounds reward_bound r_range rmax r_max",
+    "R": "rewards reward reward_matrix r q c costs cost_matrix",
+    "reward_range": (
+        "rewards reward_bounds reward_bound r_range rmax r_max cost_range cost_bounds "
+        "costs_range"
+    ),
+    "minimize": "minimise minimization is_cost cost costs sense",
     "initial_state": "s0 start init initial start_state state0 init_state x0",
     "terminal": "done is_terminal terminals is_done absorbing end ends terminated",
     "legal": "legal_actions valid_actions mask action_mask is_legal available_actions",
@@ -105,6 +110,10 @@ REMARKS = {
     "confidence": ", the probability of failure: delta=0.05 is a confidence of 0.95",
     "conf": ", the probability of failure: delta=0.05 is a confidence of 0.95",
     "level": ", the probability of failure: delta=0.05 is a confidence of 0.95",
+    "cost_range": ": with minimize=True it is the range of costs",
+    "cost": ": minimize=True says that the step returns costs",
+    "costs": ": minimize=True says that the step returns costs",
+    "sense": ": minimize=True says that the step returns costs",
     "verbose": ": progress=True shows a bar",
     "num_states": ": states are not counted, drop it; tabular reads them from P",
     "n_states": ": states are not counted, drop it; tabular reads them from P",
@@ -181,6 +190,8 @@ def suggest_keyword(name: str, options: tuple[str, ...]) -> str:
     synonyms = SYNONYMS.get(name.lower().strip("_"), ())
     known_synonyms = [word for word in synonyms if word in options]
     close_matches = difflib.get_close_matches(name, options, 1)
+    if "minimize" in (name, *synonyms) and "player" in options:
+        return "player= says who minimizes; with one player it is an MDP."
     if known_synonyms:
         return f"{name}= is called {known_synonyms[0]}= here{REMARKS.get(name, '')}."
     if "temperature" in (name, *synonyms):

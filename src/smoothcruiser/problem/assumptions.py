@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from smoothcruiser.errors import choose_word
 from smoothcruiser.problem.facts import AT_THE_END, Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import Answer
@@ -48,9 +49,13 @@ def assumptions(
     """
     facts = problem.facts
     range_low, range_high = facts.reward_range
+    paid, worth = (
+        choose_word("reward", facts.minimize),
+        choose_word("value", facts.minimize),
+    )
     sentences = [
         law,
-        f"every reward lies in [{range_low:g}, {range_high:g}] (checked on every "
+        f"every {paid} lies in [{range_low:g}, {range_high:g}] (checked on every "
         f"{checked})",
     ]
     if problem.tables is None and looked:
@@ -73,7 +78,7 @@ def assumptions(
     if facts.given_bounds is not None:
         bounds_text = f"[{facts.given_bounds[0]:g}, {facts.given_bounds[1]:g}]"
         sentences.append(
-            f"the value of every state that is not terminal lies in {bounds_text}, as "
+            f"the {worth} of every state that is not terminal lies in {bounds_text}, as "
             "given in value_bounds"
         )
     if problem.payoffs == AT_THE_END and problem.tables is None:  # tables show it
@@ -85,7 +90,7 @@ def assumptions(
     if problem.total_reward_range is not None:
         range_low, range_high = problem.total_reward_range
         sentences.append(
-            "the rewards from every state that is not terminal to the end add up, "
+            f"the {paid}s from every state that is not terminal to the end add up, "
             f"discounted, to a total in [{range_low:g}, {range_high:g}], as declared "
             "in total_reward_range"
         )

@@ -5,7 +5,7 @@ adapter builds:
 
     payoffs=end   total_reward_range=[0,1]   episodes_end=[20,1]   value_bounds=[-1,1]
     min_probability=0.1   key=module:function   actions=["left","right"]   horizon=100
-    deterministic=true
+    deterministic=true   minimize=true
 
 ``make`` takes them as keywords, the ``problem`` of every adapter too, and every name as
 parameters, which is how the command line has them. ``"none"`` takes back an adapter's
@@ -48,10 +48,15 @@ class Declarations(TypedDict, total=False):
     actions: Sequence[Any] | int | None
     horizon: int | str | None
     deterministic: bool | None
+    minimize: bool | None
 
 
 DECLARATIONS = tuple(Declarations.__annotations__)
-NEUTRAL: dict[str, Any] = {"payoffs": EVERY_STEP, "deterministic": False}
+NEUTRAL: dict[str, Any] = {
+    "payoffs": EVERY_STEP,
+    "deterministic": False,
+    "minimize": False,
+}
 # declarations for one number of steps only: another horizon makes them doubtful
 BY_HORIZON = ("value_bounds", "value_gap", "total_reward_range")
 
@@ -83,9 +88,9 @@ def _read_value(name: str, value: Any) -> Any:
         return tuple(_import_function(name, bound) for bound in value)
     if name == "key":
         return _import_function(name, value)
-    if name == "deterministic" and not isinstance(value, bool):
+    if name in ("deterministic", "minimize") and not isinstance(value, bool):
         raise InvalidInput(
-            f"deterministic must be true or false, got {shorten_value(value)}."
+            f"{name} must be true or false, got {shorten_value(value)}."
         )
     return tuple(value) if isinstance(value, list) else value
 
@@ -165,6 +170,8 @@ def merge_declarations(
                 f"{field_name}= is about the ends of episodes, and those of "
                 f"{problem_name} never end; drop it."
             )
+    if "minimize" in changes:
+        _check_minimize(problem_name, facts, changes)
     if tables is not None:
         _check_tables(problem_name, tables, changes)
     horizon_changed = "horizon" in changes and changes["horizon"] != facts.get(
@@ -175,6 +182,22 @@ def merge_declarations(
     elif "value_bounds" in changes:
         changes.setdefault("value_gap", None)
     return {**facts, **changes}
+
+
+def _check_minimize(
+    name: str, facts: Mapping[str, Any], changes: dict[str, Any]
+) -> None:
+    """Refuse costs of a game, and drop bounds on V that hold for the other player."""
+    if "player" in facts:
+        if changes.pop("minimize"):
+            raise InvalidInput(
+                f"minimize= is for one player, and {name} has two, one of whom "
+                "minimizes; drop it."
+            )
+        return
+    if changes["minimize"] != facts.get("minimize", False):
+        for field_name in ("value_bounds", "value_gap"):
+            changes.setdefault(field_name, None)
 
 
 def _check_tables(name: str, tables: Tables, changes: Mapping[str, Any]) -> None:

@@ -38,7 +38,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, lru_cache, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from smoothcruiser.errors import describe_value
 from smoothcruiser.operators import Operator
@@ -140,12 +140,16 @@ def computed_once(
 class Facts:
     """Everything that a schedule may rely on; hashable, no oracle inside."""
 
+    # written for minimizers alone: what others wrote before stays as it was
+    json_when_set: ClassVar[tuple[str, ...]] = ("minimize",)
+
     num_actions: int
     min_actions: int
     discount: float
     operator: Operator
     reward_range: tuple[float, float]
     game: bool = False  # some states may belong to the min player
+    minimize: bool = False  # all of them do: one player, who minimizes costs
     alternating: bool = False  # turns alternate strictly
     terminals: bool = False  # some states may be terminal, with value 0
     horizon: int | None = None
@@ -174,6 +178,8 @@ class Facts:
                 f"<= num_actions <= {MOST_ACTIONS:,}, got {describe_value(self.min_actions)}"
                 f" and {describe_value(self.num_actions)}"
             )
+        if self.minimize and (self.alternating or not self.game):
+            return "minimize is for one player, who minimizes: game true, alternating false"
         if not 0.0 <= self.discount <= 1.0:
             return f"discount must lie in [0, 1], got {self.discount:g}"
         if not (math.isfinite(self.reward_span) and self.reward_span >= 0.0):
@@ -185,7 +191,30 @@ class Facts:
     @cached_property
     def players(self) -> tuple[int, ...]:
         """The players who may be to move: 1 maximizes, 2 minimizes."""
+        if self.minimize:
+            return (2,)
         return (1, 2) if self.game else (1,)
+
+    @property
+    def sole_player(self) -> int | None:
+        """The player who moves everywhere; None in a game."""
+        return self.players[0] if len(self.players) == 1 else None
+
+    @cached_property
+    def mirror_image(self) -> Facts:
+        """The maximizer of the negated costs of a minimizer; its values are -V."""
+
+        def negate(bounds: Interval | None) -> Interval | None:
+            return None if bounds is None else (0.0 - bounds[1], 0.0 - bounds[0])
+
+        return replace(
+            self,
+            game=False,
+            minimize=False,
+            reward_range=(0.0 - self.reward_range[1], 0.0 - self.reward_range[0]),
+            given_bounds=negate(self.given_bounds),
+            total_range=negate(self.total_range),
+        )
 
     @cached_property
     def reward_span(self) -> float:
@@ -331,7 +360,9 @@ class Facts:
         if remaining == 0:
             return 0.0, 0.0
         offset_low, offset_high = self.offset_bounds
-        if self.game:
+        if self.minimize:
+            offset_low, offset_high = -offset_high, -offset_low
+        elif self.game:
             offset_low, offset_high = (
                 min(offset_low, -offset_high),
                 max(offset_high, -offset_low),
@@ -447,9 +478,7 @@ class Facts:
         """
         remaining = self.horizon if remaining is None else remaining
         next_remaining = None if remaining is None else remaining - 1
-        movers = (
-            (1,) if not self.game else ((3 - player,) if self.alternating else (1, 2))
-        )
+        movers = (3 - player,) if self.alternating else self.players
         next_bounds = [self.value_bounds(mover, next_remaining) for mover in movers]
         next_low, next_high = (
             min(b[0] for b in next_bounds),
@@ -545,6 +574,11 @@ class ProblemFields:
     # ``Problem`` has the types of these two
     tables: Any = field(default=None, repr=False)
     numbering: Any = field(default=None, repr=False)
+
+    @property
+    def minimizes(self) -> bool:
+        """Whether rewards are costs, which one player minimizes."""
+        raise NotImplementedError
 
     @property
     def given_step(self) -> Step:

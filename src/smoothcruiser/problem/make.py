@@ -100,6 +100,7 @@ def make(
         key: the key that tells states apart, as in ``MDP``: a function, its name
             "module:function", or an adapter's name for it.
         deterministic: whether a pair (state, action) always has one outcome.
+        minimize: whether rewards are costs, which one player minimizes, as in ``MDP``.
 
     Example:
         >>> import smoothcruiser as sc

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, describe_error
 from smoothcruiser.jit.build import hear_stops_in, is_compiled
+from smoothcruiser.jit.oracle import constant
 from smoothcruiser.problem.action_sampler import (
     DEFAULT_ACTIONS,
     Numbering,
@@ -26,7 +27,7 @@ from smoothcruiser.problem.action_sampler import (
     format_action,
     number_actions,
 )
-from smoothcruiser.problem.arguments import check_functions
+from smoothcruiser.problem.arguments import check_functions, shorten_value
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.declaration_checks import (
     Declared,
@@ -71,7 +72,6 @@ PLAIN_NUMBERS = (
 class Problem(Declared, ProblemFields, Shown):
     """The common base of MDPs and games. Use ``MDP`` or ``Game``."""
 
-    is_game: ClassVar[bool] = False  # whether some states belong to the min player
     _: KW_ONLY
     # the model of a tabular problem, which is solved and sampled without the oracle
     tables: Tables | None = field(default=None, repr=False)
@@ -126,6 +126,26 @@ class Problem(Declared, ProblemFields, Shown):
             operator=self.operator,
         )
 
+    @property
+    def is_game(self) -> bool:
+        """Whether some states belong to the min player; all do in a minimizer."""
+        return self.sole_player != 1
+
+    @property
+    def sole_player(self) -> int | None:
+        """1 in an MDP, 2 where its costs are minimized, None in a game."""
+        return 1
+
+    @property
+    def minimizes(self) -> bool:
+        """Whether rewards are costs, which one player minimizes."""
+        return self.sole_player == 2
+
+    @property
+    def player_function(self) -> Any:
+        """The function that compiled machines ask for the mover; None: player 1."""
+        return None
+
     @cached_property
     def facts(self) -> Facts:
         """The facts that a promise may rely on before the first call."""
@@ -142,6 +162,7 @@ class Problem(Declared, ProblemFields, Shown):
             operator=self.operator,
             reward_range=(float(self.reward_range[0]), float(self.reward_range[1])),
             game=self.is_game,
+            minimize=self.minimizes,
             alternating=bool(vars(self).get("alternating")),
             terminals=self.terminal is not None and self.terminal is not False,
             horizon=self.horizon,
@@ -313,7 +334,7 @@ class Problem(Declared, ProblemFields, Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MDP(Problem):
-    """A Markov decision process: one player, who maximizes.
+    """A Markov decision process: one player, who maximizes, or minimizes costs.
 
     Args:
         oracle: ``step(state, action, rng)``, which returns (reward, next_state)
@@ -369,6 +390,9 @@ class MDP(Problem):
             everywhere); schedules and trees do not use it.
         key: ``key(state)``, a hashable value that distinguishes states; by
             default the state itself.
+        minimize: whether the step returns costs, which are to be small; the default
+            is False. ``reward_range`` is then the range of costs, and every number
+            of every answer is a cost: V is the least one, -F(-Q) in place of F(Q).
         call_seconds: a call that takes longer counts as hanging; None, the
             default, for no limit.
         actions: the names of the actions in answers, such as ["buy", "wait"]:
@@ -404,7 +428,39 @@ class MDP(Problem):
         >>> answer = sc.plan(known, epsilon=0.01, method="certified")
         >>> answer.num_calls, answer.delta, round(answer.value, 1)  # 0.7 + 0.35 + ...
         (0, 0.0, 1.4)
+        >>> costly = sc.MDP(  # the same numbers as costs
+        ...     step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=0,
+        ...     outcomes=outcomes, minimize=True,
+        ... )
+        >>> answer = sc.plan(costly, epsilon=0.01, method="certified")
+        >>> answer.action, round(answer.value, 1)  # 0.5 + 0.25 + ...
+        (0, 1.0)
     """
+
+    _: KW_ONLY
+    minimize: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.minimize, bool):
+            raise InvalidInput(
+                "minimize must be True where the step returns costs, or False, got "
+                f"{shorten_value(self.minimize)}."
+            )
+        if self.tables is not None:
+            tables = self.tables.played_by(self.sole_player)
+            object.__setattr__(self, "tables", tables)
+        super().__post_init__()
+
+    @property
+    def sole_player(self) -> int:  # noqa: D102
+        return 2 if self.minimize else 1
+
+    @property
+    def player_function(self) -> Any:  # noqa: D102
+        return constant(2) if self.minimize else None
+
+    def mover(self, state: Any) -> int:  # noqa: D102
+        return 2 if self.minimize else 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -432,7 +488,6 @@ class Game(Problem):
         1
     """
 
-    is_game = True
     _: KW_ONLY
     player: Callable[[Any], int] = None  # type: ignore[assignment]
     alternating: bool = False
@@ -444,6 +499,14 @@ class Game(Problem):
                 f"2 (min), got {self.player!r}; with one player it is an MDP."
             )
         super().__post_init__()
+
+    @property
+    def sole_player(self) -> None:  # noqa: D102
+        return None
+
+    @property
+    def player_function(self) -> Any:  # noqa: D102
+        return self.player
 
     def mover(self, state: Any) -> int:  # noqa: D102
         try:

@@ -116,14 +116,41 @@ def failure(name: str, error: BaseException, state: Any) -> BaseException:
     )
 
 
-def reward_outside(reward: Any, where: str, low: float, high: float) -> OracleError:
-    """A reward lies outside the declared range, or outside the one that is usual."""
+def reward_outside(
+    reward: Any, where: str, low: float, high: float, costs: bool = False
+) -> OracleError:
+    """A reward lies outside the declared range, or outside the one that is usual.
+
+    ``costs`` says that rewards are costs, which the player minimizes.
+    """
+    if costs:
+        return _cost_outside(reward, where, low, high)
     is_cost = low == 0.0 and reward < low
     example = ", reward_range=(-10, 0) for costs up to 10, say," if is_cost else ","
     return OracleError(
         f"The oracle returned reward {reward!r} {where}, outside reward_range "
         f"({low:g}, {high:g}); declare the range that holds every reward{example} or fix "
         "the simulator."
+    )
+
+
+def _cost_outside(reward: Any, where: str, low: float, high: float) -> OracleError:
+    """The same for a cost; one of the opposite sign was perhaps meant to be earned."""
+    hint = "declare the range that holds every cost, or fix the simulator"
+    if low <= -reward <= high and reward < low:
+        hint = (
+            f"with minimize=True the step returns what it costs, {-reward:g} and not "
+            f"{reward:g}: change the sign there, or drop minimize= and declare the "
+            "range of rewards"
+        )
+    elif low <= -reward <= high:
+        hint = (
+            "with minimize=True it is the range of costs as the step returns them: "
+            f"declare reward_range=({0.0 - high:g}, {0.0 - low:g}), say"
+        )
+    return OracleError(
+        f"The oracle returned cost {reward!r} {where}, outside reward_range "
+        f"({low:g}, {high:g}); {hint}."
     )
 
 
@@ -426,7 +453,9 @@ def call_oracle(
         check_order(answer, state, action)
     if not low <= reward <= high:
         check_order(answer, state, action)
-        raise reward_outside(reward, at_pair(state, action), low, high)
+        raise reward_outside(
+            reward, at_pair(state, action), low, high, problem.minimizes
+        )
     if ended and not ends:
         raise undeclared_end(at_pair(state, action))
     if pays_early(problem, reward, next_state, ended):

@@ -64,6 +64,7 @@ class Progress:
     total: int | None = None
     label: str = ""  # the run under way, in words
     resumed: int = 0  # of the calls, those of earlier sessions of a stored run
+    word: str = "value"  # the name of the numbers on a bar
 
 
 Callback = Callable[[Progress], object]
@@ -83,6 +84,12 @@ def progress_callback(progress: object) -> Callback | None:
         "progress must be True (a bar), a function that takes a Progress, or None, got "
         f"{progress!r:.60}."
     )
+
+
+def say_costs(callback: Callback | None) -> None:
+    """Let a bar call the numbers of its run costs."""
+    if callback is not None and hasattr(callback, "word"):
+        callback.word = "cost"
 
 
 def says_stop(returned: object) -> bool:

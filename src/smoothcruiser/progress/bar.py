@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -74,6 +75,7 @@ class Bar:
         """A bar; with ``lines`` it writes lines where there is no terminal."""
         self.last: Progress | None = None  # the latest report
         self.lines = lines
+        self.word = "value"  # the name of the numbers of the run
         self._depth = 0
         self._surface: Surface | None = None
         self._begun = 0.0  # when the phase began
@@ -110,6 +112,8 @@ class Bar:
 
     def __call__(self, news: Progress) -> None:
         """Show the latest report of a run."""
+        if news.word != self.word:
+            news = replace(news, word=self.word)
         if self.last is None or news.phase != self.last.phase:
             self._begun = time.perf_counter()
         self.last = news
@@ -345,13 +349,13 @@ def _pieces(news: Progress) -> list[tuple[int, str]]:
             (lower_bound + upper_bound) / 2,
             (upper_bound - lower_bound) / 2,
         )
-        pieces.append((3, f"value {middle:.4g} ± {format_bound(half_width)}"))
+        pieces.append((3, f"{news.word} {middle:.4g} ± {format_bound(half_width)}"))
     elif news.phase == "solving" and news.half_width is not None:
         pieces.append((3, f"error at most {format_bound(news.half_width)}"))
     elif news.half_width is not None:
         pieces.append((3, f"half-width {format_bound(news.half_width, 3)}"))
     elif news.value is not None:
-        pieces.append((3, f"value {news.value:.4g}"))
+        pieces.append((3, f"{news.word} {news.value:.4g}"))
     return pieces
 
 
@@ -371,7 +375,7 @@ def _last_pieces(news: Progress) -> list[tuple[int, str]]:
         pieces.append(
             (
                 3,
-                f"value {(lower_bound + upper_bound) / 2:.4g} ± "
+                f"{news.word} {(lower_bound + upper_bound) / 2:.4g} ± "
                 f"{format_bound((upper_bound - lower_bound) / 2)}",
             )
         )

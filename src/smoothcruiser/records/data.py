@@ -52,6 +52,7 @@ class Data:
     # names of fields in JSON, where they differ
     json_names: ClassVar[Mapping[str, str]] = {}
     json_left_out: ClassVar[tuple[str, ...]] = ()  # fields that are not written
+    json_when_set: ClassVar[tuple[str, ...]] = ()  # flags that are written where true
     # names that ``more_data`` adds: name -> type
     json_more: ClassVar[Mapping[str, Any]] = {}
 

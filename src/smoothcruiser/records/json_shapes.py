@@ -50,8 +50,8 @@ class DataclassShape(Shape):
     """A dataclass, by its fields.
 
     ``json_names`` of the class gives fields other names, ``json_left_out`` are fields
-    that are not written, ``json_more`` are the names that ``more_data`` adds (name ->
-    type).
+    that are not written, those of ``json_when_set`` are where they are true,
+    ``json_more`` are the names that ``more_data`` adds (name -> type).
     """
 
     type: type
@@ -74,7 +74,10 @@ class DataclassShape(Shape):
 
     def data(self, value: Any) -> Any:  # noqa: D102
         json_data: dict[str, Any] = {}
+        when_set = getattr(self.type, "json_when_set", ())
         for field, name, shape in self.field_shapes():
+            if field.name in when_set and not getattr(value, field.name):
+                continue
             shape.write_field(json_data, name, getattr(value, field.name))
         return json_data
 
@@ -106,9 +109,11 @@ class DataclassShape(Shape):
         """The schema of the object itself, without a reference."""
         properties: dict[str, Schema] = {}
         required = []
-        for _, name, shape in self.field_shapes():
+        when_set = getattr(self.type, "json_when_set", ())
+        for field, name, shape in self.field_shapes():
             properties |= shape.properties(name, defs)
-            required.append(name)
+            if field.name not in when_set:
+                required.append(name)
         more_types: Mapping[str, Any] = getattr(self.type, "json_more", self.NOTHING)
         for name, hint in more_types.items():
             properties |= shape_of(hint).properties(name, defs)

@@ -296,7 +296,7 @@ def run_case(case: Case, runs: int = RUNS) -> FullRow:
 def _without_rewards(problem: Problem, state: int) -> float:
     P, R = dense(problem)
     players = None
-    if problem.is_game:
+    if problem.sole_player is None:
         players = np.array([problem.mover(s) for s in range(len(P))])
     unrewarded_problem = tabular(
         P,

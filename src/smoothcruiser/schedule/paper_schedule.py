@@ -212,9 +212,7 @@ def clip_box(facts: Facts, rungs: tuple[Rung, ...]) -> tuple[float, float]:
         value_cap = value_bound(PaperSetting.of(facts))
         return -value_cap, value_cap
     q_intervals = [
-        facts.q_bounds(player, stage)
-        for stage in stages
-        for player in ((1, 2) if facts.game else (1,))
+        facts.q_bounds(player, stage) for stage in stages for player in facts.players
     ]
     return min(q_low for q_low, _ in q_intervals), max(
         q_high for _, q_high in q_intervals

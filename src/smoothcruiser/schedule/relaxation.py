@@ -236,6 +236,9 @@ def step_band(facts: Facts) -> tuple[float, float]:
 
 def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
     """Return [low, high], which holds V_lambda(s) - V_0(s) where ``player`` moves."""
+    if facts.minimize:
+        band_low, band_high = value_band(facts.mirror_image)
+        return 0.0 - band_high, 0.0 - band_low
     a, b = step_band(facts)
     # a play may stop before a step with a distance of the other sign
     if facts.terminals:
@@ -268,9 +271,7 @@ def q_band(facts: Facts, player: int = 1) -> tuple[float, float]:
     next_facts = facts
     if facts.horizon is not None:
         next_facts = replace(facts, horizon=facts.horizon - 1)
-    movers = (
-        (1,) if not facts.game else ((3 - player,) if facts.alternating else (1, 2))
-    )
+    movers = (3 - player,) if facts.alternating else facts.players
     bands = [value_band(next_facts, mover) for mover in movers]
     band_low, band_high = (
         min(band[0] for band in bands),
@@ -386,7 +387,7 @@ def relax(
 
 
 def _half_width(facts: Facts) -> float:
-    bands = [value_band(facts, player) for player in ((1, 2) if facts.game else (1,))]
+    bands = [value_band(facts, player) for player in facts.players]
     return max(0.5 * (band_high - band_low) for band_low, band_high in bands)
 
 

@@ -238,6 +238,8 @@ class Schedule(Shown, Data):
         facts = self.facts
         middle_reward = 0.5 * facts.reward_range[0] + 0.5 * facts.reward_range[1]
         offset = 0.0 if facts.game else facts.operator.offset(facts.num_actions)
+        if facts.minimize:
+            offset = -facts.operator.offset(facts.num_actions)
         sample_centers: list[float] = []  # of the samples of each level
         query_centers: list[float] = []
         for level in self.levels:

@@ -27,9 +27,10 @@ file leaves out other methods' prices and seconds (``display``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from smoothcruiser.errors import choose_word
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.level_moments import LevelMoments, level_moments
 from smoothcruiser.schedule.number_text import compact, percent, short
@@ -39,6 +40,7 @@ from smoothcruiser.schedule.verify.sharp import root_promise
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.facts import Facts
+    from smoothcruiser.problem.problem import Problem
     from smoothcruiser.schedule.schedule import Level, Schedule
 
 # A terminal page. Longer tables are reduced to the lines that cost most; to_dict()
@@ -273,8 +275,9 @@ def describe_facts(facts: Facts) -> str:
         f"discount {facts.discount:g}",
         f"{operator.name}{temperature_text}",
     ]
-    phrases.append(f"rewards {facts.reward_range[0]:g} to {facts.reward_range[1]:g}")
-    if facts.game:
+    paid = "costs" if facts.minimize else "rewards"
+    phrases.append(f"{paid} {facts.reward_range[0]:g} to {facts.reward_range[1]:g}")
+    if facts.sole_player is None:
         phrases.append(
             "two players, alternating" if facts.alternating else "two players"
         )
@@ -283,6 +286,20 @@ def describe_facts(facts: Facts) -> str:
     if facts.horizon is not None:
         phrases.append(f"horizon {facts.horizon}")
     return ", ".join(phrases)
+
+
+def describe_problem(problem: Problem) -> str:
+    """The facts that a plan relies on, in one line; rewards may have no range."""
+    if None not in problem.reward_range:
+        return describe_facts(problem.facts)
+    ends = ["no end" if end is None else f"{end:g}" for end in problem.reward_range]
+    p, bound = problem.reward_moment or (0.0, 0.0)
+    text = describe_facts(
+        replace(problem, reward_range=(0.0, 0.0), reward_moment=None).facts
+    )
+    word = choose_word("reward", problem.minimizes)
+    moment_text = f"mean of |{word}|**{p:g} at most {bound:g}"
+    return text.replace("s 0 to 0", f"s {ends[0]} to {ends[1]} ({moment_text})", 1)
 
 
 def describe_half_width(what: str, facts: Facts, epsilon: float, delta: float) -> str:
@@ -295,16 +312,20 @@ def _share_text(facts: Facts, epsilon: float) -> str:
     value_span = facts.value_span()
     if not value_span > 0.0:
         return ""
-    return f" ({100.0 * epsilon / value_span:.3g}% of the value span {value_span:.4g})"
+    word = choose_word("value", facts.minimize)
+    return (
+        f" ({100.0 * epsilon / value_span:.3g}% of the {word} span {value_span:.4g})"
+    )
 
 
 def describe_promise(schedule: Schedule) -> str:
     """The promise in one sentence."""
     facts, epsilon = schedule.facts, schedule.epsilon
-    quantity = (
+    quantity = choose_word(
         "the value"
         if schedule.root.target == "value"
-        else "the value and every action value"
+        else "the value and every action value",
+        facts.minimize,
     )
     if schedule.delta >= 1.0:
         return (

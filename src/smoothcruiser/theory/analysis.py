@@ -104,9 +104,9 @@ class Ground:
         low, high = self.after(low, high)
         offset_min, offset_max = facts.offset_bounds
         discount_factor, player_ends = (facts.discount, facts.discount), []
-        for player, pair in enumerate(zip(low[:, 0], high[:, 0], strict=True)):
+        for player, *pair in zip(facts.players, low[:, 0], high[:, 0], strict=True):
             offset = (
-                (offset_min, offset_max) if player == 0 else (-offset_max, -offset_min)
+                (offset_min, offset_max) if player == 1 else (-offset_max, -offset_min)
             )
             later_values = scale_interval(
                 (float(pair[0]), float(pair[1])), discount_factor
@@ -217,20 +217,18 @@ def ground(facts: Facts) -> Ground:
             f"{facts.discount}; give horizon= or a smaller discount."
         )
     offset_min, offset_max = facts.offsets
-    num_players = 2 if facts.game else 1
+    rows = [player - 1 for player in facts.players]
     return Ground(
         facts=facts,
         rule=OperatorRule.of(facts.operator, facts.num_actions),
-        sign=np.array([[1.0], [-1.0]])[:num_players],
-        offset_low=np.array([[offset_min], [-offset_max]])[:num_players],
-        offset_high=np.array([[offset_max], [-offset_min]])[:num_players],
+        sign=np.array([[1.0], [-1.0]])[rows],
+        offset_low=np.array([[offset_min], [-offset_max]])[rows],
+        offset_high=np.array([[offset_max], [-offset_min]])[rows],
     )
 
 
 def _stationary_values(base: Ground) -> tuple[Array, Array]:
-    player_bounds = [
-        base.facts.value_bounds(player) for player in (1, 2)[: base.sign.shape[0]]
-    ]
+    player_bounds = [base.facts.value_bounds(player) for player in base.facts.players]
     low, high = (
         np.array([[b[0]] for b in player_bounds]),
         np.array([[b[1]] for b in player_bounds]),

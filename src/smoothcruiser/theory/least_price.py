@@ -79,6 +79,8 @@ class _Worlds:
     @classmethod
     def of(cls, facts: Facts) -> _Worlds | None:
         """The worlds; None where the declarations exclude all that are known here."""
+        if facts.minimize:
+            return cls.of(facts.mirror_image)
         is_endless = facts.horizon is None and facts.discount >= 1.0
         if facts.episodes_end is not None or is_endless:
             return None

@@ -322,7 +322,8 @@ def shift_moments(base: Ground, x: Moments, shift: Array | None) -> Moments:
     the players smallest.
     """
     if shift is None and base.alone:
-        shift = signed_shift = -0.5 * (x.bias_low[0] + x.bias_high[0])
+        signed_shift = -0.5 * (x.bias_low[0] + x.bias_high[0])
+        shift = base.sign[0] * signed_shift
     elif shift is None:
         bias_min = np.min(np.where(base.sign > 0.0, x.bias_low, -x.bias_high), axis=0)
         bias_max = np.max(np.where(base.sign > 0.0, x.bias_high, -x.bias_low), axis=0)
@@ -367,7 +368,8 @@ def one_sided(base: Ground, gap: Array, *, above: bool) -> tuple[Array, Array]:
     """
     if not base.rule.convex:
         return gap, gap
-    if base.alone:  # the max player
+    if base.alone:
+        above = above == (base.sign[0, 0] > 0.0)
         return (0.0, gap) if above else (gap, 0.0)
     is_upward = (base.sign > 0) == above
     return np.where(is_upward, 0.0, gap), np.where(is_upward, gap, 0.0)

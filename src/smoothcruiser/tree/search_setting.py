@@ -308,7 +308,9 @@ def promise_of(tree: SearchTree) -> str:
         return note_of(tree)
     hint = (
         "."
-        if tree.problem.is_game or tree.method.trees > 1
+        if tree.problem.sole_player is None or tree.method.trees > 1
+        else "; certify=True bounds its policy from above."
+        if tree.problem.minimizes
         else "; certify=True bounds its policy from below."
     )
     return f"A tree search promises nothing{hint}"

@@ -349,7 +349,7 @@ class Tree(Shown):
         """
         if self.child(0, action, state) is not None:
             return [(action, state)]
-        if not self.problem.is_game:
+        if self.problem.sole_player is not None:
             return None
         for child_number in [
             child_number for move, child_number in self.children(0) if move == action

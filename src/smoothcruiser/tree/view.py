@@ -160,7 +160,7 @@ def _node_value(node: Node) -> float:
 
 def _node_facts(tree: Tree, node: Node) -> str:
     turn_text = ""
-    if tree.problem.is_game:
+    if tree.problem.sole_player is None:
         turn_text = ", max moves" if node.player == 1 else ", min moves"
     state_text = printable(text_of(node.state), keep="")
     if len(state_text) > LONGEST_STATE:
@@ -310,7 +310,7 @@ def text(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
 
 
 def _turn_text(tree: Tree, branch: Branch) -> str:
-    if not tree.problem.is_game:
+    if tree.problem.sole_player is not None:
         return ""
     return "  max moves" if branch.node.player == 1 else "  min moves"
 

@@ -152,6 +152,28 @@ def test_an_impure_critic_is_refused_and_a_rounding_one_is_rounded():
     assert "rounded" in shaky.notes[-1]
 
 
+def test_a_known_law_leaves_no_noise_unless_ends_are_unknown():
+    """W = V: with ``outcomes=`` every path has one value; with terminal=True the rows do
+    not say where episodes end, so the step is sampled.
+    """
+
+    def step(state, action, rng):
+        over = rng.random() < 0.5
+        return float(over), (1 if over else 0), over
+
+    def law(state, action):
+        return [(0.5, 1.0, 1), (0.5, 0.0, 0)]
+
+    facts = {"discount": 0.9, "operator": sc.Max(), "outcomes": law}
+    value, errors = 0.5 / 0.55, []
+    for terminal in (lambda state: state == 1, True):
+        world = mdp(step, terminal=terminal, **facts)
+        answer = sc.evaluate(world, lambda s: 0, value=value, budget=2000)
+        assert answer.interval[0] <= value <= answer.interval[1]
+        errors.append(answer.standard_error)
+    assert errors[0] < 1e-9 < 1e-3 < errors[1]
+
+
 def test_a_horizon_with_discount_kills_paths_with_a_critic_of_time():
     """W_t = V_t of a ring at discount .8 and 60 steps: narrower than whole returns."""
     world = mdp(

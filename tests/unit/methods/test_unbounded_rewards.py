@@ -98,6 +98,7 @@ def test_the_closed_end_and_finite_numbers_stay_checked(reward):
         sc.plan(problem, budget=1000)
 
 
+@pytest.mark.compiles
 def test_reports_hold_the_bias():
     problem, truth = worst_world(2.0, outcomes=None)
     reports = []
@@ -106,6 +107,10 @@ def test_reports_hold_the_bias():
     assert all(low <= truth <= high for low, high in intervals)
     bias = sc.plan(problem, budget=20_000, delta=0.1).interval[1] - intervals[-1][1]
     assert np.isclose(bias, 0.0)
+
+
+def test_a_page_of_the_problem_names_the_open_end():
+    assert "rewards 0 to no end (mean of" in str(worst_world(2.0)[0])
 
 
 def test_check_takes_an_open_range():

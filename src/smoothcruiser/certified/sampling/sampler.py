@@ -170,7 +170,8 @@ class Sampler:
 
     def _bad_reward(self, reward: Any, pair: int) -> OracleError:
         low, high = self.problem.facts.reward_range
-        return reward_outside(reward, self._where(pair), low, high)
+        costs = self.problem.minimizes
+        return reward_outside(reward, self._where(pair), low, high, costs)
 
     def early_payoff(self, reward: float, pair: int) -> OracleError:
         """The error of a reward on a step that does not end the episode."""

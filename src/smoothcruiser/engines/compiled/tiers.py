@@ -48,7 +48,7 @@ from smoothcruiser.jit.oracle import (
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.dispatch import is_inlined
 from smoothcruiser.operators.operator_functions import parts_of
-from smoothcruiser.problem.problem import Game, Problem
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.states.identity import is_fixed
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ FUNCTION_NAMES = ("oracle", "legal", "terminal", "player", "below", "above")
 
 def functions_of(problem: Problem) -> tuple[Any, ...]:
     """(step, legal, terminal, player, lower bound, upper bound), or None for each."""
-    player = problem.player if isinstance(problem, Game) else None
+    player = problem.player_function
     terminal = problem.terminal if callable(problem.terminal) else None
     bounds = (None, None) if problem.value_gap is None else problem.value_bounds
     return problem.oracle, problem.legal, terminal, player, *(bounds or (None, None))

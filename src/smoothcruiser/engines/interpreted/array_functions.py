@@ -116,7 +116,7 @@ def _tabular_functions(
         if problem.terminal is None
         else lambda states: tables.terminal.take(states),
         player=(lambda states: tables.player.take(states))
-        if problem.is_game
+        if problem.sole_player is None
         else None,
         lower=_bound_by_state(problem, 0),
         upper=_bound_by_state(problem, 1),

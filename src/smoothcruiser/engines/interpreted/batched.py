@@ -214,6 +214,7 @@ class BatchedEngine:
                 self._describe_row(states, actions, bad_row),
                 lowest_reward,
                 highest_reward,
+                self.problem.minimizes,
             )
         if (
             end_flags is not None
@@ -359,7 +360,7 @@ class BatchedEngine:
                 raise not_run(self.name, level.kind)
             else:
                 q_values = self.estimate_q(states, n, legal_mask, row, level.samples)
-                if isinstance(sign, np.ndarray):
+                if isinstance(sign, np.ndarray) or sign < 0.0:
                     q_values = in_movers_terms(q_values, sign)
                 value, gradients = self.problem.operator.batch(q_values, self.weights)
                 if level.kind in RANDOMIZED:
@@ -443,7 +444,7 @@ class BatchedEngine:
     def _signs(self, states: Any, n: int) -> Any:
         """+1 where max moves, -1 where min does."""
         if self.row_functions.player is None:
-            return 1.0
+            return -1.0 if self.problem.minimizes else 1.0
         movers = self._ask("player", states, n)
         if not np.all((movers == 1) | (movers == 2)):
             bad_row = int(np.flatnonzero((movers != 1) & (movers != 2))[0])

@@ -276,7 +276,9 @@ class PythonEngine:
             if retype is not None:
                 next_state = retype(next_state)
             if not low <= reward <= high:
-                raise reward_outside(reward, at_pair(state, action), low, high)
+                raise reward_outside(
+                    reward, at_pair(state, action), low, high, problem.minimizes
+                )
             if is_over:
                 if not has_terminals:
                     raise undeclared_end(at_pair(state, action))

@@ -313,7 +313,7 @@ def solve_grid(sampler: StepSampler, grid: ValueGrid, num_samples: int) -> Float
         np.repeat(rewards, sizes),
         discount=problem.discount,
         operator=problem.operator,
-        players=players if problem.is_game else None,
+        players=players if (players == 2).any() else None,
         terminal=terminal,
         legal=legal | terminal[:, None],
         horizon=problem.horizon,

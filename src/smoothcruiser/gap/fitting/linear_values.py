@@ -296,8 +296,8 @@ def iterate_values(
         """The coefficients with one step more."""
         q_values = rewards + discounted @ coefficients
         values = apply_operator(problem, q_values, legal, players)
-        next_coefficients: Floats = solver @ np.clip(values, bounds[0], bounds[1])
-        return next_coefficients
+        clipped = np.clip(values, bounds[0], bounds[1])
+        return np.asarray(solver @ clipped, np.float64)
 
     coefficients: Floats = np.zeros(features.shape[1])
     if problem.horizon is not None:

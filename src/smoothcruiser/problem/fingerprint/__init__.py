@@ -47,13 +47,16 @@ UNANSWERING = {
 }
 # facts that follow from fields with other names
 DERIVED = {
-    "game": "the class of the problem",
+    "game": "the class of the problem, and the field minimize",
+    "minimize": "likewise",
     "terminals": "the field terminal",
     "given_bounds": "the field value_bounds",
     "total_range": "the fields payoffs and total_reward_range",
     "given_gap": "the field value_gap",
     "reward_error": "the oracle, and the field reward_range",
 }
+# fields that are walked where they are true: without them it is as it was before them
+WHERE_TRUE = ("minimize",)
 LABELS = {"oracle": "step"}  # users' names of fields
 MOST_WALKS = 5  # each finds changes that the one before it could not know yet
 
@@ -121,7 +124,8 @@ def _walk_problem(walk: Walker, problem: ProblemFields) -> None:
     # functions first: objects shared with the state are named after them
     field_names.sort(key=lambda field_name: field_name == INITIAL)
     for field_name in field_names:
-        if field_name != "tables" and field_name not in UNANSWERING:
+        is_unset = field_name in WHERE_TRUE and not getattr(problem, field_name)
+        if field_name != "tables" and field_name not in UNANSWERING and not is_unset:
             walk.start(
                 LABELS.get(field_name, field_name), getattr(problem, field_name)
             )

@@ -202,6 +202,15 @@ def as_mask(given: Any, shape: tuple[int, ...], name: str, *, default: bool) -> 
     return np.ascontiguousarray(mask_array.astype(bool))
 
 
+def mark_illegal_costs(R: Any) -> Any:
+    """Costs with infinity for illegal actions in the form of rewards, -infinity."""
+    try:
+        costs = np.asarray(R, dtype=np.float64)
+    except (TypeError, ValueError):  # refused later, by its shape
+        return R
+    return np.where(np.isinf(costs), -costs, costs)
+
+
 def players_of(players: Any, num_states: int) -> NDArray[np.int8]:
     """(S,) of 1 (max) and 2 (min); all 1 where no players are given."""
     if players is None:

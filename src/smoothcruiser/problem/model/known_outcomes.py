@@ -21,6 +21,7 @@ from smoothcruiser.errors import (
     InvalidInput,
     OracleError,
     SmoothcruiserError,
+    choose_word,
     describe_error,
 )
 from smoothcruiser.problem.declaration_checks import rarest, too_rare
@@ -175,10 +176,11 @@ def check_rewards(problem: Problem, row: Row, state: Any, action: int) -> None:
                 "outcomes."
             )
         if not reward_low <= reward <= reward_high:
+            paid = choose_word("reward", problem.minimizes)
             raise OracleError(
-                f"{_call_text(state, action)} lists reward {reward!r}, outside "
+                f"{_call_text(state, action)} lists {paid} {reward!r}, outside "
                 f"reward_range ({reward_low:g}, {reward_high:g}); declare the range "
-                "that holds every reward, or fix outcomes."
+                f"that holds every {paid}, or fix outcomes."
             )
 
 

@@ -14,14 +14,14 @@ arguments, so that fifty of them compile once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, choose_word
 from smoothcruiser.jit.forms import KernelFamily
 from smoothcruiser.jit.primitives import tabular_step
 from smoothcruiser.operators import Max, Operator
@@ -38,6 +38,7 @@ from smoothcruiser.problem.model.array_input import (
     as_mask,
     entry_rewards,
     find_illegal,
+    mark_illegal_costs,
     normalize_rows,
     players_of,
     read_discrete_dp,
@@ -124,6 +125,12 @@ class Tables:
         """A, the number of actions."""
         return int(self.legal.shape[1])
 
+    def played_by(self, player: int) -> Tables:
+        """The same model, in which ``player`` moves everywhere."""
+        if bool(np.all(self.player == player)):
+            return self
+        return replace(self, player=np.full_like(self.player, player))
+
     def check_state(self, state: Any) -> None:
         """Refuse a state that does not exist."""
         is_whole_number = isinstance(state, int | np.integer) and not isinstance(
@@ -203,6 +210,7 @@ class TabularOptions(TypedDict, total=False):
 
     initial_state: int
     alternating: bool
+    minimize: bool
     reward_range: tuple[float, float] | None
     horizon: int | None
     value_bounds: tuple[Any, Any] | None
@@ -280,6 +288,8 @@ def tabular(
             above -inf.
         initial_state: where plans start by default; 0.
         alternating: whether turns alternate strictly; the default is False.
+        minimize: whether R are costs, as in ``MDP``; inf marks an illegal action then.
+            The default is False.
         reward_range: (low, high), which holds every reward. The default is (0,
             1) if that does, and otherwise the smallest and the largest reward.
         horizon: steps until the end; None, the default, for no limit.
@@ -325,6 +335,8 @@ def tabular(
         _check_given(P, R, discount, operator)
         if isinstance(operator, str):
             operator = read_operator(operator)
+        if more.get("minimize"):
+            R = mark_illegal_costs(R)
     initial_state, alternating = more.get("initial_state", 0), more.get("alternating")
     row_start, next_state, prob, num_states, num_actions = rows_of(P, R)
     dead = as_mask(terminal, (num_states,), "terminal", default=False)
@@ -341,7 +353,8 @@ def tabular(
     if not np.all(np.isfinite(reward[used_entries])):
         raise InvalidInput(
             "R must be finite, but holds NaN or infinity; every reward needs a number, "
-            "and -inf in R of shape (S, A) marks an illegal action."
+            f"and {'inf' if more.get('minimize') else '-inf'} in R of shape (S, A) marks "
+            "an illegal action."
         )
     if not np.all(dead | allowed.any(axis=1)):
         lost_state = int(np.flatnonzero(~(dead | allowed.any(axis=1)))[0])
@@ -352,7 +365,8 @@ def tabular(
     movers = players_of(players, num_states)
     tables = Tables(row_start, next_state, prob, reward, movers, dead, allowed)
     tables.check_state(initial_state)
-    reward_range = _reward_range(more.get("reward_range"), reward[used_entries])
+    paid = choose_word("reward", bool(more.get("minimize"))) + "s"
+    reward_range = _reward_range(more.get("reward_range"), reward[used_entries], paid)
     payoffs = more.get("payoffs", EVERY_STEP)
     if payoffs == AT_THE_END:
         check_payoffs(tables, used_entries)
@@ -385,7 +399,12 @@ def tabular(
             raise InvalidInput(
                 "alternating=True needs players=, an array of 1 (max) and 2 (min)."
             )
-        return MDP(oracle, **shared_fields)
+        return MDP(oracle, minimize=more.get("minimize", False), **shared_fields)
+    if more.get("minimize"):
+        raise InvalidInput(
+            "minimize=True is for one player, and players= says who minimizes; drop one "
+            "of both."
+        )
     if alternating:
         _check_alternation(tables, live_pairs)
     return Game(
@@ -435,7 +454,9 @@ def _check_given(P: Any, R: Any, discount: Any, operator: Any) -> None:
         )
 
 
-def _reward_range(bounds: Any, reward: Floats) -> tuple[float, float]:
+def _reward_range(
+    bounds: Any, reward: Floats, paid: str = "rewards"
+) -> tuple[float, float]:
     """(low, high): as declared, (0, 1) where that holds them, or as they are."""
     if bounds is None:
         reward_low = float(np.min(reward, initial=0.0))
@@ -448,7 +469,7 @@ def _reward_range(bounds: Any, reward: Floats) -> tuple[float, float]:
         bounds[0] <= float(reward.min()) and float(reward.max()) <= bounds[1]
     ):
         raise InvalidInput(
-            f"reward_range {bounds!r} does not hold the rewards, which go from "
+            f"reward_range {bounds!r} does not hold the {paid}, which go from "
             f"{reward.min():.6g} to {reward.max():.6g}; widen or drop it."
         )
     declared_range: tuple[float, float] = bounds

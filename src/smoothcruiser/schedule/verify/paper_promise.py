@@ -153,7 +153,7 @@ def _check_box(
 def _check_stage(
     facts: Facts, remaining: int | None, name: str, box: tuple[float, float]
 ) -> None:
-    for player in (1, 2) if facts.game else (1,):
+    for player in facts.players:
         q_low, q_high = facts.q_bounds(player, remaining)
         if not (box[0] <= q_low and q_high <= box[1]):
             raise BrokenPromise(

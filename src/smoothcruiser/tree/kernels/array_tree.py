@@ -379,5 +379,11 @@ def complain(
     if status == kernel.BROKEN_CLAIM:
         raise broken_claim(problem, state)
     if status == kernel.BAD_REWARD:
-        raise reward_outside(reward, at_pair(state, action), setting.low, setting.high)
+        raise reward_outside(
+            reward,
+            at_pair(state, action),
+            setting.low,
+            setting.high,
+            problem.minimizes,
+        )
     raise undeclared_end(at_pair(state, action))

@@ -32,7 +32,7 @@ from smoothcruiser.jit.oracle import (
     oracle_parts,
 )
 from smoothcruiser.jit.random.streams import stream
-from smoothcruiser.problem.problem import Game, Problem
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.states.codec import StateCodec, codec_of, state_shapes
 from smoothcruiser.tree.kernels import kernel
 from smoothcruiser.tree.kernels.array_tree import (
@@ -140,7 +140,7 @@ def _plain_machine(problem: Problem, state: Any) -> tuple[Machine, Any, Any]:
     import numba
 
     state_type = numba.typeof(state)
-    player = problem.player if isinstance(problem, Game) else None
+    player = problem.player_function
     terminal = problem.terminal if callable(problem.terminal) else None
     machine_key = (
         problem.oracle,

@@ -25,7 +25,12 @@ from worlds import mdp
 import smoothcruiser as sc
 from smoothcruiser import Game
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.fingerprint import DERIVED, UNANSWERING, fingerprint
+from smoothcruiser.problem.fingerprint import (
+    DERIVED,
+    UNANSWERING,
+    WHERE_TRUE,
+    fingerprint,
+)
 from smoothcruiser.problem.fingerprint.encoding import USER, owner_of_function
 from smoothcruiser.problem.zoo import ZOO
 
@@ -330,9 +335,15 @@ def test_a_refusal_can_name_parts_that_are_new_or_gone(written):
 def test_every_field_of_a_problem_is_read_or_left_out_on_purpose(written):
     parts = written().parts
     named = {field.name for field in dataclasses.fields(sc.MDP)}
-    assert named - set(parts) - {"tables"} == {*UNANSWERING, "oracle"}
+    assert named - set(parts) - {"tables"} == {*UNANSWERING, "oracle", *WHERE_TRUE}
     facts = {field.name for field in dataclasses.fields(Facts)}
     assert facts - {field.name for field in dataclasses.fields(Game)} == set(DERIVED)
+
+
+def test_costs_have_a_part_of_their_own_and_rewards_none():
+    rewards, costs = fingerprint(mdp()), fingerprint(mdp(minimize=True))
+    assert costs.changes(rewards.parts) == ("minimize",)
+    assert "minimize" not in rewards.parts
 
 
 # --- other processes ----------------------------------------------------------
