@@ -205,6 +205,17 @@ def test_a_bound_on_v_says_nothing_of_a_policy_that_loses():
     assert gap.regret >= 10.0 + gap.interval[0]
 
 
+@pytest.mark.parametrize("upper", ["paths", "certified"])
+def test_a_minimizer_s_regret_is_what_its_policy_costs_more(upper):
+    asked = {**PATHS, "upper": upper, "budget": 20_000}
+    gap = sc.gap(mdp(minimize=True), lambda state: 1, 1.0, **asked)
+    assert gap.interval[0] <= 1.0 <= gap.interval[1]
+    assert gap.policy_interval[0] <= 1.4 <= gap.policy_interval[1]
+    assert 0.4 <= gap.regret < 0.6
+    assert gap.minimize
+    assert sc.Gap.from_json(gap.to_json()) == gap
+
+
 class Changes:
     """A function whose answers change after some calls."""
 
