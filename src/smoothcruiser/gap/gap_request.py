@@ -20,7 +20,11 @@ from smoothcruiser.evaluation.policy_reading import read_policy, takes_rng
 from smoothcruiser.exact.model import Watch
 from smoothcruiser.exact.reachable import TooLarge, explore
 from smoothcruiser.gap.gap_result import Gap, GapCertificate
-from smoothcruiser.gap.request_reading import GapRequest, convexity_assumptions
+from smoothcruiser.gap.request_reading import (
+    GapRequest,
+    convexity_assumptions,
+    has_two_players,
+)
 from smoothcruiser.progress import finish, show_bar
 from smoothcruiser.tree.tree import Tree
 
@@ -60,7 +64,7 @@ def answer_request(request: GapRequest) -> Gap:
         known_reason = find_model(request)
         if known_reason:
             return exact_gap(request, known_reason)
-        if problem.deterministic and not problem.is_game:
+        if problem.deterministic and not has_two_players(problem):
             return certified_gap(
                 request,
                 "the world has no chance in it (deterministic=True), so that a path "
@@ -151,6 +155,6 @@ def terminal_gap(request: GapRequest) -> Gap:
         **estimate_subject(query.problem, query.place),
         seed=query.seed,
         is_own_policy=request.has_own_policy,
-        nash_conv=0.0 if query.problem.is_game else None,
+        nash_conv=0.0 if has_two_players(query.problem) else None,
         notes=("The state is terminal: its value is 0 by definition.",),
     )

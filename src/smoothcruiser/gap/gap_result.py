@@ -111,6 +111,7 @@ class Gap(Shown, Data, Framed):
 
     json_kind: ClassVar[str] = "gap"
     json_more: ClassVar[Mapping[str, Any]] = {"sentence": str}
+    json_when_set: ClassVar[tuple[str, ...]] = ("minimize",)
     frame_columns: ClassVar[tuple[str, ...]] = (
         *("action", "label", "value", "low", "high", "policy", "excluded"),
     )
@@ -141,6 +142,7 @@ class Gap(Shown, Data, Framed):
     nash_conv: float | None = None  # of two policies in a game
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
+    minimize: bool = False  # every number is a cost, which the policy keeps low
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Gap):

@@ -48,7 +48,7 @@ from smoothcruiser.gap.path_rules import GapRule
 from smoothcruiser.gap.path_run import DEFAULT_CALLS, GapRun
 from smoothcruiser.gap.path_samples import PathRequest
 from smoothcruiser.gap.path_summary import PathSummary
-from smoothcruiser.gap.request_reading import GapRequest
+from smoothcruiser.gap.request_reading import GapRequest, has_two_players
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators.outward import add_intervals
@@ -101,7 +101,7 @@ def make_task(request: GapRequest, critic: Any = None) -> PathRequest:
         read_critic(problem, ZERO_VALUE) if critic is None else critic,
         request.delta,
         query.promise,
-        players=(1, 2) if problem.is_game else (1,),
+        players=(1, 2) if problem.sole_player is None else (problem.sole_player,),
         wants_actions=request.wants_actions,
         num_lookahead=0 if request.has_own_policy else NUM_LOOKAHEAD,
         seed=query.seed,
@@ -208,7 +208,7 @@ def visit_states(request: GapRequest) -> tuple[list[Any], int]:
     most_steps = CHECKED_STATES - 1
     if query.limits.calls is not None:
         most_steps = min(most_steps, query.limits.calls // CHECKED_SHARE)
-    rng = stream(query.seed, (Key.GAP, CHECKED_STATES))
+    rng = stream(query.seed, Key.GAP, CHECKED_STATES)
     states, current = [state], state
     for _ in range(most_steps):
         legal_actions = problem.legal_actions(current)
@@ -231,14 +231,14 @@ def read_gap_policy(problem: Problem, policies: tuple[Any, Any]) -> GapPolicy:
     own_policies = [policy for policy in policies if policy is not None]
     if not own_policies:
         return GapPolicy(LOOKAHEAD)
-    if problem.is_game and len(own_policies) < 2:
+    if has_two_players(problem) and len(own_policies) < 2:
         raise InvalidInput(
             "policies= needs a policy of each player, or none of both: one alone leaves "
             "the other end of the bracket open."
         )
     walks = path_walks(problem, policies[0])
     if walks is not None:
-        if problem.is_game and policies[1] is not policies[0]:
+        if has_two_players(problem) and policies[1] is not policies[0]:
             raise InvalidInput(
                 "A Tree or a Solution with a horizon plays for both players; give it "
                 "as policy=."
@@ -382,7 +382,7 @@ def gap_of(
         seed=query.seed,
         executor=summary.executor,
         is_own_policy=request.has_own_policy,
-        nash_conv=summary.regret if problem.is_game else None,
+        nash_conv=summary.regret if has_two_players(problem) else None,
         notes=(*policy.notes, *critic.notes, *notes_of(request, summary)),
     )
 
@@ -397,7 +397,7 @@ def action_values(
         return (), ()
     mover = problem.mover(state)
     q_bounds = problem.facts.q_bounds(mover, problem.horizon)
-    if problem.is_game:  # against the fixed policy of the other player
+    if has_two_players(problem):  # against the fixed policy of the other player
         steps_left = None if problem.horizon is None else problem.horizon - 1
         q_bounds = action_range(problem, steps_left)
     values = [math.nan] * problem.num_actions
@@ -427,18 +427,21 @@ def estimate_value(request: GapRequest, summary: PathSummary) -> float:
     Its distance to V is that of a policy greedy on W, about, and the caller's may be
     worse. Else, and in games, it is the middle of both ends' means.
     """
-    is_middle = not request.has_own_policy or request.query.problem.is_game
+    is_middle = not request.has_own_policy or has_two_players(request.query.problem)
     if is_middle or math.isnan(summary.policy_value):
         return summary.value
-    return summary.policy_value + summary.gap
+    sign = -1.0 if request.query.problem.minimizes else 1.0
+    return summary.policy_value + sign * summary.gap
 
 
 def join_ends(problem: Problem, summary: PathSummary) -> tuple[Interval, Interval]:
     """The intervals of V and of the policy; in an MDP V_pi <= V narrows both."""
     low, high = summary.interval
     policy_low, policy_high = summary.policy_interval
-    if problem.is_game:
+    if has_two_players(problem):
         return (low, high), (policy_low, policy_high)
+    if problem.minimizes:
+        return (low, min(high, policy_high)), (max(policy_low, low), policy_high)
     return (max(low, policy_low), high), (policy_low, min(policy_high, high))
 
 

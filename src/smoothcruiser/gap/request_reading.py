@@ -188,12 +188,17 @@ def read_request(
     )
 
 
+def has_two_players(problem: Problem) -> bool:
+    """Whether this is a game; a problem of costs has one player, who minimizes."""
+    return problem.sole_player is None
+
+
 def read_policies(problem: Problem, policy: Any, policies: Any) -> tuple[Any, Any]:
     """The policies of both players; in a game ``policy`` is that of whoever moves."""
     if policies is None:
         refuse_learner(policy)
         return (policy, policy) if problem.is_game else (policy, None)
-    if not problem.is_game:
+    if not has_two_players(problem):
         raise InvalidInput(
             "policies= is for games, and this problem has one player; give policy=."
         )

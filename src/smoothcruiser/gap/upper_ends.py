@@ -44,7 +44,7 @@ from smoothcruiser.exact.policy_value import check_policy, regularizer
 from smoothcruiser.exact.reachable import KnownModel, known_model
 from smoothcruiser.exact.solution import Solution, exact_estimate
 from smoothcruiser.gap.gap_result import Gap, GapCertificate
-from smoothcruiser.gap.request_reading import GapRequest
+from smoothcruiser.gap.request_reading import GapRequest, has_two_players
 from smoothcruiser.problem.facts import discounted_steps
 from smoothcruiser.problem.model.tabular import Floats, Tables, tabular
 from smoothcruiser.problem.problem import Problem
@@ -101,12 +101,14 @@ def exact_gap(request: GapRequest, reason: str) -> Gap:
     estimate = exact_estimate(rooted, solution, state)
     assert estimate.interval is not None
     assert estimate.certificate is not None
-    is_game = problem.is_game
+    is_game = has_two_players(problem)
     ends = [solved.interval(reply) for reply in replies]
     interval = (ends[1][0], ends[0][1]) if is_game else estimate.interval
     policy_interval = ends[2]
     far_end = interval[0] if is_game else policy_interval[0]
     regret = max(0.0, interval[1] - far_end)
+    if problem.minimizes:
+        regret = max(0.0, policy_interval[1] - interval[0])
     certificate = GapCertificate(
         kind="gap",
         interval=interval,
@@ -287,7 +289,7 @@ def certified_gap(request: GapRequest, reason: str) -> Gap:
     """The gap by certified search from above, and rollouts of the policy from below."""
     start_time = time.perf_counter()
     query = request.query
-    if query.problem.is_game:
+    if has_two_players(query.problem):
         raise InvalidInput(
             "upper='certified' bounds V of a game and not the best replies to two "
             "policies; take upper='paths', or method='certified' for V alone."
@@ -309,6 +311,11 @@ def certified_gap(request: GapRequest, reason: str) -> Gap:
         min(policy_estimate.interval[1], interval[1]),
     )
     regret = max(0.0, interval[1] - policy_interval[0])
+    if query.problem.minimizes:  # V is at most the policy's cost
+        high = policy_estimate.interval[1]
+        interval = search_estimate.interval[0], min(search_estimate.interval[1], high)
+        policy_interval = max(policy_estimate.interval[0], interval[0]), high
+        regret = max(0.0, high - interval[0])
     q_intervals = search_estimate.certificate.q_intervals
     certificate = GapCertificate(
         kind="gap",

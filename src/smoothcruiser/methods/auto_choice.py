@@ -269,7 +269,7 @@ class AutoChoice:
             "best schedule."
         )
         if not self._has_useful_schedule() and self._suits_paths():
-            return self._choose_paths("no schedule within the limit says anything")
+            return self._choose_paths("no schedule within the limit says much")
         return self._schedule_or_search(reason)
 
     def _has_useful_schedule(self) -> bool:

@@ -205,6 +205,17 @@ def test_a_bound_on_v_says_nothing_of_a_policy_that_loses():
     assert gap.regret >= 10.0 + gap.interval[0]
 
 
+@pytest.mark.parametrize("upper", ["paths", "certified"])
+def test_a_minimizer_s_regret_is_what_its_policy_costs_more(upper):
+    asked = {**PATHS, "upper": upper, "budget": 20_000}
+    gap = sc.gap(mdp(minimize=True), lambda state: 1, 1.0, **asked)
+    assert gap.interval[0] <= 1.0 <= gap.interval[1]
+    assert gap.policy_interval[0] <= 1.4 <= gap.policy_interval[1]
+    assert 0.4 <= gap.regret < 0.6
+    assert gap.minimize
+    assert sc.Gap.from_json(gap.to_json()) == gap
+
+
 class Changes:
     """A function whose answers change after some calls."""
 
@@ -251,3 +262,68 @@ def test_a_world_that_never_merges_says_so():
     gap = sc.gap(problem, lambda state: 1, 1.0, budget=10_000, **PATHS)
     assert "K^H" in " ".join(gap.notes)
     assert gap.interval == problem.facts.value_bounds(1) or gap.epsilon > 1.0
+
+
+def trade(state, action, rng):
+    """Storage of three units: the price never comes back, levels merge."""
+    level, log_price = state
+    later = min(1.2, max(-1.2, 0.9 * log_price + 0.2 * rng.normal()))
+    price = math.exp(log_price)
+    if action == 0 and level > 0:
+        return 0.95 * price, (level - 1, later)
+    if action == 2 and level < 3:
+        return -price, (level + 1, later)
+    return 0.0, (level, later)
+
+
+@pytest.mark.compiles
+def test_auto_follows_paths_where_no_schedule_says_much():
+    problem = mdp(
+        trade,
+        num_actions=3,
+        discount=0.8,
+        reward_range=(-3.33, 3.17),
+        initial_state=(1, 0.0),
+    )
+    estimate = sc.plan(problem, budget=400_000)
+    assert estimate.method == "gap"
+    assert "auto chose gap" in estimate.notes[0]
+    low, high = estimate.interval
+    assert low <= 0.95 <= high < low + 4.0  # 13 wide by the rewards alone
+    assert estimate.action == 0
+    assert estimate.num_calls <= 400_000
+    assert sc.Estimate.from_json(estimate.to_json()) == estimate
+    price = sc.explain(problem, epsilon=0.5, method="gap")
+    assert "forces" in str(price)
+    fixed = sc.plan(
+        problem, method="gap", options={"value": 0.9}, budget=60_000, target="value"
+    )
+    assert (fixed.q_values, fixed.policy, fixed.action) == ((), (), None)
+    assert fixed.interval[0] <= 0.95 <= fixed.interval[1]
+
+
+# --- the command line -----------------------------------------------------------
+
+
+def run_command(*words):
+    from click.testing import CliRunner
+
+    from smoothcruiser.cli.app import app
+
+    return CliRunner().invoke(app, ["gap", *words], catch_exceptions=True)
+
+
+def test_the_command_prints_the_sentence_and_one_json_object(tmp_path):
+    words = ["chain:n=5", "--discount", "0.5", "--operator", "max"]
+    shown = run_command(*words, "--policy", "random")
+    assert "Your policy is within 90% of optimal" in shown.output
+    page = tmp_path / "gap.html"
+    data = run_command(*words, "--policy", "greedy", "--json", "--report", str(page))
+    gap = sc.Gap.from_json(data.output)
+    assert gap.regret < 1e-9
+    assert "optimal" in page.read_text()
+    np.save(tmp_path / "policy.npy", np.zeros(5, np.int64))
+    left = run_command(*words, "--policy", str(tmp_path / "policy.npy"), "--json")
+    assert sc.Gap.from_json(left.output).regret == pytest.approx(0.125)
+    missing = run_command(*words, "--policy", "nowhere:rule")
+    assert "could not be found" in str(missing.exception)
