@@ -35,9 +35,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 import smoothcruiser as sc
-from smoothcruiser.gap import path_kernel
-from smoothcruiser.gap.path_machines import LOOKAHEAD, PathTask
-from smoothcruiser.gap.path_rules import (
+from smoothcruiser.duality.machines import path_kernel
+from smoothcruiser.duality.machines.gap_rules import (
     LOWER,
     POLICY_UPPER,
     TIME_COLUMNS,
@@ -47,7 +46,8 @@ from smoothcruiser.gap.path_rules import (
     upper_columns,
     walk_columns,
 )
-from smoothcruiser.gap.plain_machine import ReferenceMachine
+from smoothcruiser.duality.machines.path_machines import LOOKAHEAD, PathTask
+from smoothcruiser.duality.machines.plain_machine import ReferenceMachine
 from smoothcruiser.jit.forms import bind_parts
 
 DEPTH, STATES = 3, 4  # a state is (time, number)

@@ -28,9 +28,9 @@ import numpy as np
 from scipy import stats
 
 import smoothcruiser as sc
-from smoothcruiser.gap.path_machines import LOOKAHEAD, build_machine
-from smoothcruiser.gap.path_run import GapRun
-from smoothcruiser.gap.path_samples import PathRequest
+from smoothcruiser.duality.machines.path_machines import LOOKAHEAD, build_machine
+from smoothcruiser.duality.runs.path_run import GapRun
+from smoothcruiser.duality.runs.path_samples import PathRequest
 from smoothcruiser.progress import Phases
 from smoothcruiser.query import Promise
 from smoothcruiser.run_control.control import Control, Limits

@@ -26,8 +26,8 @@ import numba
 import numpy as np
 
 import smoothcruiser as sc
-from smoothcruiser.gap.path_machines import build_machine
-from smoothcruiser.gap.path_rules import NODES, UPPER, GapRule
+from smoothcruiser.duality.machines.gap_rules import NODES, UPPER, GapRule
+from smoothcruiser.duality.machines.path_machines import build_machine
 from smoothcruiser.jit.random.mirrored_streams import first_words
 
 HORIZON, NUM_INNER, PATHS = 100, 10, 200

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from smoothcruiser.comparison import Comparison, compare
     from smoothcruiser.display.page import report
     from smoothcruiser.display.result_pages import view
+    from smoothcruiser.duality.gap_request import gap
+    from smoothcruiser.duality.gap_result import Gap
     from smoothcruiser.errors import (
         BrokenPromise,
         InvalidInput,
@@ -52,8 +54,6 @@ if TYPE_CHECKING:
     )
     from smoothcruiser.estimate import Certificate, Estimate, Estimates
     from smoothcruiser.exact.solution import Solution
-    from smoothcruiser.gap.gap_result import Gap
-    from smoothcruiser.gap.request_reading import gap
     from smoothcruiser.methods.auto import Auto
     from smoothcruiser.methods.base import Prepared
     from smoothcruiser.methods.certified_search import CertifiedSearch
@@ -198,8 +198,8 @@ _HOMES = {
     ),
     "estimate": ("Certificate", "Estimate", "Estimates"),
     "exact.solution": ("Solution",),
-    "gap.gap_result": ("Gap",),
-    "gap.request_reading": ("gap",),
+    "duality.gap_result": ("Gap",),
+    "duality.gap_request": ("gap",),
     "methods.auto": ("Auto",),
     "methods.base": ("Prepared",),
     "methods.certified_search": ("CertifiedSearch",),

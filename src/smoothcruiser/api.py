@@ -74,7 +74,6 @@ def checked_query(
         return Query.of(problem, state, **keywords), lambda estimate: estimate
     from smoothcruiser.methods.unbounded_rewards import capped_query
 
-    check_keywords("plan", keywords, KEYWORDS)
     return capped_query(problem, state, keywords)
 
 
@@ -264,12 +263,10 @@ def explain(
     """The plan that ``plan`` would run, with its price; ``str`` shows it.
 
     Nothing is sampled, except by the pilot of "auto" and to measure the speed for
-    ``seconds``.
-
-    For a method that follows a schedule this is the Schedule: ``.num_calls``,
-    ``.levels``, ``.epsilon``, ``.delta``. For others it is a forecast with
-    ``.num_calls`` (None where it depends on the problem). With "auto" it explains the
-    method that ``plan`` would choose.
+    ``seconds``. For a method that follows a schedule this is the Schedule:
+    ``.num_calls``, ``.levels``, ``.epsilon``, ``.delta``. For others it is a forecast
+    with ``.num_calls`` (None where it depends on the problem). With "auto" it explains
+    the method that ``plan`` would choose.
 
     >>> import smoothcruiser as sc
     >>> problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
@@ -290,10 +287,7 @@ def explain(
     query, _ = checked_query(problem, state, keywords)
     chosen_method = resolve(method, options, delta_prime=delta_prime)
     with show_bar(query.progress):
-        explanation: Schedule | Explanation = prepare_answer(
-            chosen_method, query
-        ).explanation
-    return explanation
+        return prepare_answer(chosen_method, query).explanation  # type: ignore[no-any-return]
 
 
 @named_keywords
@@ -386,8 +380,7 @@ def evaluate(
 
     problem, keywords = _problem_of("evaluate", problem, keywords)
     check_keywords("evaluate", keywords, KEYWORDS)
-    start_state = evaluation.start_of(policy, state)
-    query, widen = checked_query(problem, start_state, keywords)
+    query, widen = checked_query(problem, evaluation.start_of(policy, state), keywords)
     if not query.given <= EVALUATES:
         refuse_unused("evaluate", query, EVALUATES)
     with show_bar(query.progress):

@@ -32,7 +32,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from smoothcruiser.gap.path_rules import (
+from smoothcruiser.duality.machines.gap_rules import (
     CLIP_HIGH,
     CLIP_LOW,
     POLICY_HIGH,
@@ -47,7 +47,6 @@ from smoothcruiser.jit.random.mirrored_streams import (
     MirroredStream,
     position_words,
 )
-
 from smoothcruiser.problem.problem import Problem
 
 Policy = Callable[[Any], list[float]]  # state -> a share for every action

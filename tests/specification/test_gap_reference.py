@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from gap_reference import PathReference
-from smoothcruiser.gap.path_rules import (
+
+import smoothcruiser as sc
+from smoothcruiser.duality.machines.gap_rules import (
     INNER_CALLS,
     LOWER,
     NODES,
@@ -23,8 +25,6 @@ from smoothcruiser.gap.path_rules import (
     walk_columns,
 )
 from smoothcruiser.jit.random.mirrored_streams import first_words
-
-import smoothcruiser as sc
 
 pytestmark = pytest.mark.compiles
 MAIN = 1  # the part of a run that is not its pilot
@@ -157,7 +157,7 @@ def play_reference(case, path, **changes):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_machine_computes_the_path_of_the_reference(name):
-    machines = pytest.importorskip("smoothcruiser.gap.path_machines")
+    machines = pytest.importorskip("smoothcruiser.duality.machines.path_machines")
     case = CASES[name]
     rows = machine_rows(machines, case, 12)
     for path, row in enumerate(rows):

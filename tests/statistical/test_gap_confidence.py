@@ -12,7 +12,11 @@ import math
 import numpy as np
 from scipy import stats
 
-from smoothcruiser.gap.mixture_bounds import MixtureBounds, pole_weights, share_delta
+from smoothcruiser.duality.runs.mixture_bounds import (
+    MixtureBounds,
+    pole_weights,
+    share_delta,
+)
 
 DELTA, RUNS, PATHS = 0.1, 2000, 240
 ALARM = 1e-6

@@ -108,7 +108,7 @@ def gap(
     The step is replayed under one stream of random numbers per time: no state has to
     come back. PROBLEM is built in (storage) or your own (module:attribute).
     """
-    from smoothcruiser.gap.request_reading import gap as compute_gap
+    from smoothcruiser.duality.gap_request import gap as compute_gap
     from smoothcruiser.progress.bar import Bar
 
     if page is not None:

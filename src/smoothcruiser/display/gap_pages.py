@@ -17,8 +17,8 @@ from smoothcruiser.display.document import (
     Styled,
     style_sentence,
 )
+from smoothcruiser.duality.gap_result import Gap, GapCertificate
 from smoothcruiser.estimate import NOWHERE, Interval
-from smoothcruiser.gap.gap_result import Gap, GapCertificate
 from smoothcruiser.schedule.number_text import (
     bounds,
     count_noun,

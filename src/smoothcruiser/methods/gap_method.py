@@ -15,16 +15,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from smoothcruiser.errors import OracleError, SmoothcruiserError
-from smoothcruiser.estimate import Certificate, Estimate, best_action, estimate_subject
-from smoothcruiser.gap.gap_result import Gap
-from smoothcruiser.gap.path_rules import CUT_NODES, NOISE_CALLS, GapRule
-from smoothcruiser.gap.request_reading import (
+from smoothcruiser.duality.gap_result import Gap
+from smoothcruiser.duality.machines.gap_rules import CUT_NODES, NOISE_CALLS, GapRule
+from smoothcruiser.duality.request_reading import (
     GapRequest,
     convexity_assumptions,
     read_inner,
     refuse_problem,
 )
+from smoothcruiser.errors import OracleError, SmoothcruiserError
+from smoothcruiser.estimate import Certificate, Estimate, best_action, estimate_subject
 from smoothcruiser.methods.base import Forecast, Method, Prepared
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.problem import Problem
@@ -87,7 +87,7 @@ class PreparedGap(Prepared):
 
     def answer(self) -> Estimate:
         """The Estimate of V and of the action values."""
-        from smoothcruiser.gap.path_answers import path_gap
+        from smoothcruiser.duality.path_answers import path_gap
 
         assumed = convexity_assumptions(self.query.problem)
         return self.annotated(
@@ -159,8 +159,8 @@ def regret_note(gap: Gap) -> str:
 
 def forecast_price(method: str, request: GapRequest) -> Forecast:
     """The explanation before any call: what the range alone forces."""
-    from smoothcruiser.gap.path_answers import make_task
-    from smoothcruiser.gap.pilot import forecast_from_facts
+    from smoothcruiser.duality.path_answers import make_task
+    from smoothcruiser.duality.runs.path_pilot import forecast_from_facts
 
     query = request.query
     promise, budget = query.promise, query.limits.calls
@@ -233,9 +233,9 @@ def find_obstacle(query: Query, calls_left: int) -> str | None:
 
 def probe_paths(query: Query, most_calls: int) -> Any:
     """Two paths of one inner sample with W = 0, in pilot streams of their own."""
+    from smoothcruiser.duality.machines.path_machines import build_machine
+    from smoothcruiser.duality.runs.path_ranges import value_rows
     from smoothcruiser.evaluation.critics import read_critic
-    from smoothcruiser.gap.path_machines import build_machine
-    from smoothcruiser.gap.ranges import value_rows
 
     problem = query.problem
     horizon, discount = problem.horizon, float(problem.discount)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from smoothcruiser.duality.gap_result import Gap
 from smoothcruiser.estimate import Interval
-from smoothcruiser.gap.gap_result import Gap
 from smoothcruiser.plots.style import (
     BLUE,
     GREY,

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from smoothcruiser.gap.path_rules import (
+from smoothcruiser.duality.machines.gap_rules import (
     DEEPEST,
     FIRST_ACTION,
     INNER_CALLS,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from smoothcruiser.gap.mixture_bounds import (
+from smoothcruiser.duality.runs.mixture_bounds import (
     MixtureBounds,
     pole_reaches,
     pole_weights,

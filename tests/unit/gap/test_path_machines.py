@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.gap import path_kernel, path_memory
-from smoothcruiser.gap.path_machines import LOOKAHEAD, build_machine
-from smoothcruiser.gap.path_rules import INNER_CALLS, NODES, UPPER, GapRule
+from smoothcruiser.duality.machines import path_kernel, path_memory
+from smoothcruiser.duality.machines.gap_rules import INNER_CALLS, NODES, UPPER, GapRule
+from smoothcruiser.duality.machines.path_machines import LOOKAHEAD, build_machine
 
 NO_LIMIT = 10**9
 TIMES = np.array([[-50.0, 50.0, -20.0, 20.0, -20.0, 20.0]])

@@ -11,10 +11,10 @@ import pytest
 from fake_paths import FakeCritic, FakeMachine
 
 import smoothcruiser as sc
+from smoothcruiser.duality import path_crew
+from smoothcruiser.duality.runs.path_run import NO_LIMIT, GapRun
+from smoothcruiser.duality.runs.path_samples import PathRequest
 from smoothcruiser.errors import OracleError
-from smoothcruiser.gap import path_crew
-from smoothcruiser.gap.path_run import NO_LIMIT, GapRun
-from smoothcruiser.gap.path_samples import PathRequest
 from smoothcruiser.progress import Phases
 from smoothcruiser.query import Promise
 from smoothcruiser.run_control.control import Control, Limits, StopReason

@@ -1,6 +1,6 @@
-"""Pilot paths: what they choose, what they cost, and the price that follows.
+"""PathPilot paths: what they choose, what they cost, and the price that follows.
 
-``Pilot`` is imported itself: its laws are rows of a fake machine.
+``PathPilot`` is imported itself: its laws are rows of a fake machine.
 """
 
 import math
@@ -10,15 +10,21 @@ import pytest
 from fake_paths import FakeCritic, FakeMachine
 
 import smoothcruiser as sc
-from smoothcruiser.gap.path_rules import CLIP_HIGH, CLIP_LOW, UPPER, W_HIGH, W_LOW
-from smoothcruiser.gap.path_samples import PathRequest
-from smoothcruiser.gap.pilot import (
+from smoothcruiser.duality.machines.gap_rules import (
+    CLIP_HIGH,
+    CLIP_LOW,
+    UPPER,
+    W_HIGH,
+    W_LOW,
+)
+from smoothcruiser.duality.runs.path_pilot import (
     PILOT_PATHS,
-    Pilot,
+    PathPilot,
     forecast_from_facts,
     predict_paths,
     predict_width,
 )
+from smoothcruiser.duality.runs.path_samples import PathRequest
 from smoothcruiser.query import Promise
 
 
@@ -72,7 +78,7 @@ class RuleMachine(FakeMachine):
 def choose(machine, problem=None, most_calls=10**9, calls_left=math.inf, **more):
     """The plan of a pilot."""
     request = request_of(problem or problem_of(), **more)
-    return Pilot(machine, request).choose_plan(most_calls, math.inf, calls_left)
+    return PathPilot(machine, request).choose_plan(most_calls, math.inf, calls_left)
 
 
 def test_small_m_and_many_paths_win_where_the_gap_allows_it():
@@ -124,7 +130,7 @@ def test_the_clip_is_what_was_seen_and_a_margin_within_the_bounds():
 
 def test_pilot_paths_are_never_the_paths_that_count_and_are_all_counted():
     machine = RuleMachine(lambda rule: 0.01, lambda rule: 10)
-    pilot = Pilot(machine, request_of(problem_of()))
+    pilot = PathPilot(machine, request_of(problem_of()))
     plan = pilot.choose_plan(10**9, math.inf, math.inf)
     assert all(is_pilot for _, _, is_pilot in machine.asked)
     assert pilot.calls == machine.calls == plan.forecast.pilot_calls

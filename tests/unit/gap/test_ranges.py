@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import OracleError
-from smoothcruiser.gap.path_rules import (
+from smoothcruiser.duality.machines.gap_rules import (
     CLIP_HIGH,
     CLIP_LOW,
     LOWER,
@@ -25,7 +24,7 @@ from smoothcruiser.gap.path_rules import (
     GapRule,
     count_columns,
 )
-from smoothcruiser.gap.ranges import (
+from smoothcruiser.duality.runs.path_ranges import (
     check_ranges,
     longest_path,
     path_ranges,
@@ -34,6 +33,7 @@ from smoothcruiser.gap.ranges import (
     total_weight,
     value_rows,
 )
+from smoothcruiser.errors import OracleError
 
 STATES, ACTIONS, NOISES = 3, 2, 2
 OPERATORS = (

@@ -10,9 +10,9 @@ import pytest
 from numba import njit, typeof
 
 import smoothcruiser as sc
+from smoothcruiser.duality.fitting.model_samples import balance_words
+from smoothcruiser.duality.fitting.value_fitting import fit_value
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.gap.fitting.model_samples import balance_words
-from smoothcruiser.gap.fitting.value_fitting import fit_value
 from smoothcruiser.jit.random.streams import Stream
 
 LEVELS, KEEP, NOISE, MOST = 3, 0.8, 0.2, 0.6

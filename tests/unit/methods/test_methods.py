@@ -19,9 +19,7 @@ from smoothcruiser.methods.tree_search import TreeSearch
 from smoothcruiser.query import DEFAULTS, KEYWORDS, Query
 from smoothcruiser.tree.search_rules import TREE_SEARCHES
 
-NAMES = (
-    "auto smoothcruiser paper sparse-sampling certified exact gap uct ments rents"
-)
+NAMES = "auto smoothcruiser paper sparse-sampling certified exact gap uct ments rents"
 NAMES = f"{NAMES} tents bts dents puct gumbel".split()
 
 # a value of every keyword that differs from its default and is valid

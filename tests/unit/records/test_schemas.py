@@ -24,8 +24,8 @@ from smoothcruiser.certified.state_table import KeptTable
 from smoothcruiser.checks import Check
 from smoothcruiser.cli import problems
 from smoothcruiser.comparison import Comparison
+from smoothcruiser.duality.gap_result import Gap
 from smoothcruiser.exact.solution import Solution
-from smoothcruiser.gap.gap_result import Gap
 from smoothcruiser.methods.base import Forecast
 from smoothcruiser.methods.portfolio import Decision
 from smoothcruiser.playing.episodes import Summary

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothcruiser.duality.machines.gap_rules import GapRule
+from smoothcruiser.duality.machines.path_machines import PathMachine
+from smoothcruiser.duality.runs.path_samples import play_tables
 from smoothcruiser.engines.pools.threads import Threads
-from smoothcruiser.gap.path_machines import PathMachine
-from smoothcruiser.gap.path_rules import GapRule
-from smoothcruiser.gap.path_samples import play_tables
 from smoothcruiser.run_control.stop_requests import StopRequest
 
 Floats = NDArray[np.float64]
@@ -206,7 +206,7 @@ def runs_in_machine_code(machine: PathMachine) -> bool:
     """Whether threads help: no part of a path needs Python's lock."""
     if machine.name != "compiled":
         return False
-    from smoothcruiser.gap.compiled_machine import MixedMachine
+    from smoothcruiser.duality.machines.compiled_machine import MixedMachine
 
     return not isinstance(machine, MixedMachine)
 

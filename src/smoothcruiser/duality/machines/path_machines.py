@@ -10,6 +10,7 @@ number: machines of other threads (``twin``) play other numbers of the same run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -17,15 +18,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothcruiser.duality.machines import path_kernel
+from smoothcruiser.duality.machines.gap_rules import GapRule
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.evaluation.evaluate import rollout_setting
 from smoothcruiser.evaluation.path_rules import LONGEST
-from smoothcruiser.gap import path_kernel
-from smoothcruiser.gap.path_rules import GapRule
+from smoothcruiser.evaluation.policy_tables import SUM_TOLERANCE
 from smoothcruiser.jit.build import is_compiled
+from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import bad_player
 from smoothcruiser.run_control.stop_requests import StopRequest
+from smoothcruiser.states.state_copies import lend_copy
 from smoothcruiser.tree.search_numbers import Setting
 
 Floats = NDArray[np.float64]
@@ -81,6 +85,68 @@ class PathTask:
         """The policy where it is Python's."""
         is_walk = callable(self.policy) and not isinstance(self.policy, np.ndarray)
         return self.policy if is_walk else None
+
+
+class PythonWalks:
+    """The walks of a policy in Python, one after the other; its answers are checked.
+
+    The policy is a function that starts a walk: a function of the state and of the
+    action that led to it, with a memory of its own if it likes. Every walk of every path
+    starts anew, so that the policy is the same one on all paths. A node of the player
+    who does not know the noise asks a walk of its own: there the policy is a function of
+    the state.
+    """
+
+    def __init__(self, task: PathTask) -> None:
+        assert task.start_walk is not None
+        self.problem, self.start_walk = task.problem, task.start_walk
+        self.weights = task.problem.operator.weights(task.problem.num_actions)
+        self.walk: Walk | None = None
+        self.last_action: int | None = None
+
+    def begin(self, path: int, first_action: int) -> None:
+        """Begin a walk, or with path_kernel.NO_WALK the layers of a path."""
+        is_walk = first_action != path_kernel.NO_WALK
+        self.walk, self.last_action = self.start_walk() if is_walk else None, None
+
+    def note(self, action: int) -> None:
+        """The walk takes an action."""
+        self.last_action = int(action)
+
+    def shares(self, state: Any) -> list[float]:
+        """The probabilities of all actions at a state."""
+        walk, last_action = self.walk, self.last_action
+        if walk is None:
+            walk, last_action = self.start_walk(), None
+        return self._check_shares(walk(lend_copy(state), last_action), state)
+
+    def _check_shares(self, answer: Any, state: Any) -> list[float]:
+        """The probabilities of all actions, scaled to the sum 1."""
+        K = self.problem.num_actions
+        legal_actions = self.problem.legal_actions(state)
+        shares = [0.0] * K
+        if answer is None:
+            weights = [self.weights[a] for a in legal_actions]
+            blind_shares = self.problem.operator.blind(weights)
+            for a, share in zip(legal_actions, blind_shares, strict=True):
+                shares[a] = share
+            return shares
+        try:
+            all_shares = [float(share) for share in answer]
+        except (TypeError, ValueError):
+            all_shares = []
+        is_valid = len(all_shares) == K and all(
+            0.0 <= share < math.inf for share in all_shares
+        )
+        legal_sum = sum_in_order([all_shares[a] for a in legal_actions if is_valid])
+        if not is_valid or not abs(legal_sum - 1.0) <= SUM_TOLERANCE:
+            raise InvalidInput(
+                f"policy({state!r:.80}) must give {K} probabilities of legal actions "
+                f"that sum to 1, got {answer!r:.80}."
+            )
+        for a in legal_actions:
+            shares[a] = all_shares[a] / legal_sum
+        return shares
 
 
 class PathMachine(Protocol):
@@ -173,10 +239,10 @@ def build_machine(
             "executor= out to run the step in Python."
         )
     if compiled or (compiled is None and can_compile):
-        from smoothcruiser.gap.compiled_machine import compile_machine
+        from smoothcruiser.duality.machines.compiled_machine import compile_machine
 
         return compile_machine(task)
-    from smoothcruiser.gap.plain_machine import ReferenceMachine
+    from smoothcruiser.duality.machines.plain_machine import ReferenceMachine
 
     return ReferenceMachine(task)
 

@@ -15,12 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothcruiser.duality.runs.mixture_bounds import MixtureBounds
+from smoothcruiser.duality.runs.path_pilot import GapForecast, PathPlan
+from smoothcruiser.duality.runs.path_ranges import PathRanges
+from smoothcruiser.duality.runs.path_samples import (
+    PathRequest,
+    PathSamples,
+    RunningMoments,
+)
 from smoothcruiser.estimate import Interval
 from smoothcruiser.evaluation.path_rules import earned_range, value_range
-from smoothcruiser.gap.mixture_bounds import MixtureBounds
-from smoothcruiser.gap.path_samples import PathRequest, PathSamples, RunningMoments
-from smoothcruiser.gap.pilot import GapForecast, PathPlan
-from smoothcruiser.gap.ranges import PathRanges
 from smoothcruiser.run_control.control import StopReason
 
 Floats = NDArray[np.float64]

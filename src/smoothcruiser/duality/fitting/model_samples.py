@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.errors import InvalidInput
-from smoothcruiser.gap.fitting import fitting_kernel
-from smoothcruiser.gap.fitting.state_fields import (
+from smoothcruiser.duality.fitting import fitting_kernel
+from smoothcruiser.duality.fitting.state_fields import (
     Floats,
     columns_to_rows,
     rows_of_numbers,
 )
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import Stream, stream

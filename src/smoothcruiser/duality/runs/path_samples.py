@@ -18,9 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.gap.mixture_bounds import share_delta
-from smoothcruiser.gap.path_machines import PathCritic, PathMachine
-from smoothcruiser.gap.path_rules import (
+from smoothcruiser.duality.machines.gap_rules import (
     CUT_NODES,
     INNER_CALLS,
     LOOKAHEAD_CALLS,
@@ -34,6 +32,8 @@ from smoothcruiser.gap.path_rules import (
     upper_columns,
     walk_columns,
 )
+from smoothcruiser.duality.machines.path_machines import PathCritic, PathMachine
+from smoothcruiser.duality.runs.mixture_bounds import share_delta
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Promise
 

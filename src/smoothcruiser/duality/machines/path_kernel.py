@@ -30,10 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.engines.compiled.kernel import load, store, transition
-from smoothcruiser.evaluation.kernel import sign_of, table_row
-from smoothcruiser.evaluation.path_rules import path_length
-from smoothcruiser.gap.path_rules import (
+from smoothcruiser.duality.machines.gap_rules import (
     CLIP_HIGH,
     CLIP_LOW,
     CUT_NODES,
@@ -61,6 +58,9 @@ from smoothcruiser.gap.path_rules import (
     GapRule,
     Role,
 )
+from smoothcruiser.engines.compiled.kernel import load, store, transition
+from smoothcruiser.evaluation.kernel import sign_of, table_row
+from smoothcruiser.evaluation.path_rules import path_length
 from smoothcruiser.jit.primitives import (
     flag_at,
     start_stream,

@@ -22,6 +22,17 @@ from typing import Any
 
 import numpy as np
 
+from smoothcruiser.duality.gap_result import FIXED_VALUE, Gap, GapCertificate, Refit
+from smoothcruiser.duality.machines.gap_rules import GapRule
+from smoothcruiser.duality.machines.path_machines import (
+    LOOKAHEAD,
+    PathMachine,
+    build_machine,
+)
+from smoothcruiser.duality.request_reading import GapRequest, has_two_players
+from smoothcruiser.duality.runs.path_run import DEFAULT_CALLS, GapRun
+from smoothcruiser.duality.runs.path_samples import PathRequest
+from smoothcruiser.duality.runs.path_summary import PathSummary
 from smoothcruiser.engines.registry import machine_code
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import (
@@ -42,13 +53,6 @@ from smoothcruiser.evaluation.path_rules import earned_range
 from smoothcruiser.evaluation.policies import path_walks
 from smoothcruiser.evaluation.policy_reading import PolicyReading, read_policy
 from smoothcruiser.evaluation.policy_tables import SUM_TOLERANCE
-from smoothcruiser.gap.gap_result import FIXED_VALUE, Gap, GapCertificate, Refit
-from smoothcruiser.gap.path_machines import LOOKAHEAD, PathMachine, build_machine
-from smoothcruiser.gap.path_rules import GapRule
-from smoothcruiser.gap.path_run import DEFAULT_CALLS, GapRun
-from smoothcruiser.gap.path_samples import PathRequest
-from smoothcruiser.gap.path_summary import PathSummary
-from smoothcruiser.gap.request_reading import GapRequest, has_two_players
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators.outward import add_intervals
@@ -178,7 +182,7 @@ def find_critic(request: GapRequest, call_seconds: float) -> tuple[Critic, int]:
     problem, limits = query.problem, query.limits
     if request.value is not None:
         return read_critic(problem, request.value), 0
-    from smoothcruiser.gap.fitting.value_fitting import fit_value
+    from smoothcruiser.duality.fitting.value_fitting import fit_value
 
     is_machine_code = problem.is_compiled and query.compute.executor != "reference"
     fit_calls = FIT_CALLS["compiled" if is_machine_code else "reference"]

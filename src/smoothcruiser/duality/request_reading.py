@@ -18,21 +18,20 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.action_sampler import refuse_sampled
-from smoothcruiser.problem.adapter_protocol import live_problem
 from smoothcruiser.problem.arguments import check_keywords, is_whole, shorten_value
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.declaration_checks import refuse_undiscounted
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Progress
-from smoothcruiser.query import DEFAULT_DELTA, Query, named_keywords
+from smoothcruiser.query import DEFAULT_DELTA, Query
 
 if TYPE_CHECKING:
-    from smoothcruiser.gap.gap_result import Gap
+    from smoothcruiser.duality.gap_result import Gap
 else:  # imported by whoever needs it; so ``typing.get_type_hints`` finds a name
     Gap = Any
 
@@ -86,65 +85,6 @@ class GapRequest:
     def delta(self) -> float:
         """The allowed probability that anything of the answer fails."""
         return self.query.promise.failure()
-
-
-@named_keywords
-def gap(
-    problem: Problem,
-    policy: Any = None,
-    value: Any = None,
-    state: Any = None,
-    **keywords: Unpack[GapKeywords],
-) -> Gap:
-    """How far a policy is from optimal: bounds on V and on the policy's value.
-
-    The regret V - V_policy is bounded, with intervals of both values and of the action
-    values; all of it holds with probability 1 - delta. The steps are replayed under
-    one stream of random numbers per time, so that no state has to come back
-    (docs/gap.md).
-
-    >>> import smoothcruiser as sc
-    >>> chain = sc.make("chain:n=5", discount=0.5, operator="max")
-    >>> gap = sc.gap(chain, policy=lambda state: "right")
-    >>> gap.regret < 1e-9, gap.num_calls
-    (True, 0)
-
-    Args:
-        problem: the result of ``MDP``, ``Game``, ``tabular`` or ``make``, with a step
-            for one state (no batches).
-        policy: the policy in question, in any form that ``evaluate`` takes; by default
-            the one that is greedy on ``value``, by a look one step ahead.
-        value: an estimate of V to steer by: a number, a function of the state or of
-            (state, steps left), an array or a dict by state, a Solution, a memory of
-            certified search, a network that takes batches. A bad one makes the bounds
-            wide, never wrong, as long as it was not fitted on these paths. By default
-            it is fitted on rollouts first.
-        state: where the policy starts; by default the problem's initial state.
-        epsilon: half-width of the interval of V to stop at: a number, a share of the
-            value span ("5%") or of the value itself ("1% of value").
-        delta: probability that anything of it fails; 0.05 by default.
-        upper: source of the upper end: "exact" (a known model), "certified" (states
-            that come back), "paths", or "auto" (default), which says why it chose.
-        inner: inner samples per state and action; by default what a pilot finds best.
-        policies: for games: (policy of player 1, policy of player 2), in the place of
-            ``policy``.
-        features: a function of the state that returns numbers, for the fit of
-            ``value``.
-        budget: most oracle calls, those of the fit and the pilot among them; where no
-            limit is given, 10**8 of compiled code and 10**6 of Python; with epsilon=
-            alone 10**10 and 10**7.
-        seconds: stop after so long; compiling does not count.
-        seed: of the random numbers. By default a fresh one, which the answer names:
-            a value= that was tuned on earlier paths must not meet them again.
-        executor: "compiled" or "reference"; by default compiled code where it can.
-        workers: threads or processes; by default all cores. They change no bit.
-        progress: as in ``plan``.
-    """
-    from smoothcruiser.gap.gap_request import compute_gap
-
-    if not isinstance(problem, Problem):
-        problem, keywords = live_problem("gap takes", problem, keywords)
-    return compute_gap(read_request(problem, policy, value, state, keywords))
 
 
 def read_request(

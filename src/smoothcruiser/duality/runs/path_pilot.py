@@ -32,9 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.gap.mixture_bounds import EDGE_WEIGHT, pole_weights
-from smoothcruiser.gap.path_machines import PathMachine
-from smoothcruiser.gap.path_rules import (
+from smoothcruiser.duality.machines.gap_rules import (
     CLIP_HIGH,
     CLIP_LOW,
     SCORE_HIGH,
@@ -46,13 +44,15 @@ from smoothcruiser.gap.path_rules import (
     WALK_SCORE_LOW,
     GapRule,
 )
-from smoothcruiser.gap.path_samples import (
+from smoothcruiser.duality.machines.path_machines import PathMachine
+from smoothcruiser.duality.runs.mixture_bounds import EDGE_WEIGHT, pole_weights
+from smoothcruiser.duality.runs.path_ranges import PathRanges, path_ranges, value_rows
+from smoothcruiser.duality.runs.path_samples import (
     PathRequest,
     PathSamples,
     play_tables,
     read_samples,
 )
-from smoothcruiser.gap.ranges import PathRanges, path_ranges, value_rows
 from smoothcruiser.query import nearest_to_zero
 
 Floats = NDArray[np.float64]
@@ -242,7 +242,7 @@ def _path_forms(task: PathRequest) -> list[GapRule]:
     return [*forms, GapRule(discount, max(1, steps), True, False)]
 
 
-class Pilot:
+class PathPilot:
     """The pilot of one run, and those of its refits."""
 
     def __init__(self, machine: PathMachine, task: PathRequest) -> None:

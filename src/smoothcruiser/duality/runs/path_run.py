@@ -26,18 +26,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.engines.inspection import (
-    LOOK_SECONDS,
-    Looks,
-    describe_inspections,
-    look,
+from smoothcruiser.duality.machines.path_machines import PathMachine
+from smoothcruiser.duality.runs.path_crew import PathCrew
+from smoothcruiser.duality.runs.path_pilot import (
+    PathPilot,
+    PathPlan,
+    forecast_from_facts,
+    pilot_rules,
 )
-from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import Interval
-from smoothcruiser.gap.path_crew import PathCrew
-from smoothcruiser.gap.path_machines import PathMachine
-from smoothcruiser.gap.path_samples import CALL_COLUMNS, PathRequest, read_samples
-from smoothcruiser.gap.path_summary import (
+from smoothcruiser.duality.runs.path_ranges import (
+    check_ranges,
+    rounding_losses,
+    value_rows,
+)
+from smoothcruiser.duality.runs.path_samples import (
+    CALL_COLUMNS,
+    PathRequest,
+    read_samples,
+)
+from smoothcruiser.duality.runs.path_summary import (
     FIRST_MOMENT,
     GAP_COLUMN,
     POLICY_COLUMN,
@@ -48,8 +55,14 @@ from smoothcruiser.gap.path_summary import (
     policy_bounds,
     sum_calls_by_role,
 )
-from smoothcruiser.gap.pilot import PathPlan, Pilot, forecast_from_facts, pilot_rules
-from smoothcruiser.gap.ranges import check_ranges, rounding_losses, value_rows
+from smoothcruiser.engines.inspection import (
+    LOOK_SECONDS,
+    Looks,
+    describe_inspections,
+    look,
+)
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.estimate import Interval
 from smoothcruiser.progress import Phases, time_left
 from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.run_control.call_seconds import warn_if_overdue
@@ -116,7 +129,7 @@ class GapRun:
         self.refits: list[PathRefit] = []
         self.statements: PathStatements | None = None
         self.plan: PathPlan | None = None
-        self.pilot = Pilot(machine, task)
+        self.pilot = PathPilot(machine, task)
         self.reported_at = time.perf_counter()
         self.is_reached, self.next_check, self.num_refits = False, FIRST_CHECK, 0
         self.crew: PathCrew | None = None

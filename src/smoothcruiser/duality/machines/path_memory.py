@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.gap import path_kernel
-from smoothcruiser.gap.path_kernel import PathGraph, PathNotes, StepBatch
-from smoothcruiser.gap.path_rules import GapRule
+from smoothcruiser.duality.machines import path_kernel
+from smoothcruiser.duality.machines.gap_rules import GapRule
+from smoothcruiser.duality.machines.path_kernel import PathGraph, PathNotes, StepBatch
 
 Allocate = Callable[[int], Any]  # memory for so many states
 FIRST_NODES = 1024

@@ -14,19 +14,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from smoothcruiser.evaluation.plain_rollouts import Lists
-from smoothcruiser.gap import path_kernel
-from smoothcruiser.gap.path_kernel import PathWorld
-from smoothcruiser.gap.path_machines import (
+from smoothcruiser.duality.machines import path_kernel
+from smoothcruiser.duality.machines.gap_rules import GapRule, count_columns
+from smoothcruiser.duality.machines.path_kernel import PathWorld
+from smoothcruiser.duality.machines.path_machines import (
     Floats,
     PathCritic,
     PathFault,
     PathTask,
+    PythonWalks,
     fault_error,
 )
-from smoothcruiser.gap.path_memory import PathLists
-from smoothcruiser.gap.path_rules import GapRule, count_columns
-from smoothcruiser.gap.python_policies import PythonWalks
+from smoothcruiser.duality.machines.path_memory import PathLists
+from smoothcruiser.evaluation.plain_rollouts import Lists
 from smoothcruiser.jit.forms import bind_parts
 from smoothcruiser.jit.random.mirrored_streams import (
     FLIPPED,

@@ -16,21 +16,21 @@ from typing import Any, Self
 
 import numpy as np
 
-from smoothcruiser.engines.compiled.kernel import allocate
-from smoothcruiser.engines.pools.threads import Threads
-from smoothcruiser.errors import OracleError, SmoothcruiserError
-from smoothcruiser.gap import path_kernel
-from smoothcruiser.gap.path_kernel import PathWorld
-from smoothcruiser.gap.path_machines import (
+from smoothcruiser.duality.machines import path_kernel
+from smoothcruiser.duality.machines.gap_rules import GapRule, count_columns
+from smoothcruiser.duality.machines.path_kernel import PathWorld
+from smoothcruiser.duality.machines.path_machines import (
     Floats,
     PathCritic,
     PathFault,
     PathTask,
+    PythonWalks,
     fault_error,
 )
-from smoothcruiser.gap.path_memory import PathArrays
-from smoothcruiser.gap.path_rules import GapRule, count_columns
-from smoothcruiser.gap.python_policies import PythonWalks
+from smoothcruiser.duality.machines.path_memory import PathArrays
+from smoothcruiser.engines.compiled.kernel import allocate
+from smoothcruiser.engines.pools.threads import Threads
+from smoothcruiser.errors import OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.jit.forms import bind_parts
 from smoothcruiser.jit.oracle import next_state_type
@@ -143,7 +143,7 @@ class CompiledMachine:
             parts["ROW"] = compile_function(_no_row)
         if "SAME" in parts:
             parts["EQUAL"] = parts["SAME"]
-            if self.machine.codec.is_exact:
+            if self.machine.codec is not None and self.machine.codec.is_exact:
                 parts["hash_row"] = word_hash(self.machine.codec.size)
         if self.key is not None:
             parts.pop("hash_row", None)

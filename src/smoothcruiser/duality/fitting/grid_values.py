@@ -20,23 +20,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.errors import InvalidInput
-from smoothcruiser.evaluation.critics import Critic
-from smoothcruiser.exact.solver import solve
-from smoothcruiser.gap.fitting import fitting_kernel
-from smoothcruiser.gap.fitting.linear_values import (
+from smoothcruiser.duality.fitting import fitting_kernel
+from smoothcruiser.duality.fitting.linear_values import (
     FITTED,
     Basis,
     bind_fields,
     thin_stages,
 )
-from smoothcruiser.gap.fitting.model_samples import PairSamples, StepSampler
-from smoothcruiser.gap.fitting.state_fields import (
+from smoothcruiser.duality.fitting.model_samples import PairSamples, StepSampler
+from smoothcruiser.duality.fitting.state_fields import (
     Floats,
     Ints,
     StateForm,
     rows_of_numbers,
 )
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.evaluation.critics import Critic
+from smoothcruiser.exact.solver import solve
 from smoothcruiser.problem.model.array_input import CompressedRows
 from smoothcruiser.problem.model.tabular import tabular
 

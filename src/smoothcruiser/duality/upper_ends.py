@@ -29,6 +29,8 @@ import numpy as np
 
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.state_table import Table
+from smoothcruiser.duality.gap_result import Gap, GapCertificate
+from smoothcruiser.duality.request_reading import GapRequest, has_two_players
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import (
     Estimate,
@@ -43,8 +45,6 @@ from smoothcruiser.exact import solve
 from smoothcruiser.exact.policy_value import check_policy, regularizer
 from smoothcruiser.exact.reachable import KnownModel, known_model
 from smoothcruiser.exact.solution import Solution, exact_estimate
-from smoothcruiser.gap.gap_result import Gap, GapCertificate
-from smoothcruiser.gap.request_reading import GapRequest, has_two_players
 from smoothcruiser.problem.facts import discounted_steps
 from smoothcruiser.problem.model.tabular import Floats, Tables, tabular
 from smoothcruiser.problem.problem import Problem

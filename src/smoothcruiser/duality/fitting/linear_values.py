@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput
-from smoothcruiser.evaluation.critics import MOST_CELLS, Critic
-from smoothcruiser.gap.fitting import fitting_kernel
-from smoothcruiser.gap.fitting.model_samples import PairSamples, StepSampler
-from smoothcruiser.gap.fitting.state_fields import (
+from smoothcruiser.duality.fitting import fitting_kernel
+from smoothcruiser.duality.fitting.model_samples import PairSamples, StepSampler
+from smoothcruiser.duality.fitting.state_fields import (
     Floats,
     compiled_field,
     rows_of_numbers,
 )
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.evaluation.critics import MOST_CELLS, Critic
 from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.jit.forms import KernelFamily
 from smoothcruiser.operators import Max

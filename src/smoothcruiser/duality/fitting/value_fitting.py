@@ -18,13 +18,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from smoothcruiser.duality.fitting.grid_values import fit_grid
+from smoothcruiser.duality.fitting.linear_values import fit_linear
+from smoothcruiser.duality.fitting.model_samples import StepSampler
+from smoothcruiser.duality.fitting.state_fields import (
+    Floats,
+    StateForm,
+    rows_of_numbers,
+)
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.evaluation.critics import ConstantCritic, Critic
 from smoothcruiser.evaluation.policy_reading import read_policy
-from smoothcruiser.gap.fitting.grid_values import fit_grid
-from smoothcruiser.gap.fitting.linear_values import fit_linear
-from smoothcruiser.gap.fitting.model_samples import StepSampler
-from smoothcruiser.gap.fitting.state_fields import Floats, StateForm, rows_of_numbers
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import Stream, stream
 from smoothcruiser.problem.problem import Problem

@@ -67,10 +67,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.evaluation.path_fitting import COINS, UNIT
-from smoothcruiser.evaluation.path_rules import earned_range, step_income, value_range
-from smoothcruiser.gap.path_rules import (
+from smoothcruiser.duality.machines.gap_rules import (
     CLIP_HIGH,
     CLIP_LOW,
     DEEPEST,
@@ -85,6 +82,9 @@ from smoothcruiser.gap.path_rules import (
     VALUE_LOW,
     GapRule,
 )
+from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.evaluation.path_fitting import COINS, UNIT
+from smoothcruiser.evaluation.path_rules import earned_range, step_income, value_range
 from smoothcruiser.operators.outward import Interval, discounted_sum
 from smoothcruiser.problem.problem import Problem
 

@@ -12,24 +12,86 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
+from smoothcruiser.duality.gap_result import Gap, GapCertificate
+from smoothcruiser.duality.request_reading import (
+    GapKeywords,
+    GapRequest,
+    convexity_assumptions,
+    has_two_players,
+    read_request,
+)
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import NOWHERE, estimate_subject
 from smoothcruiser.evaluation.policy_reading import read_policy, takes_rng
 from smoothcruiser.exact.model import Watch
 from smoothcruiser.exact.reachable import TooLarge, explore
-from smoothcruiser.gap.gap_result import Gap, GapCertificate
-from smoothcruiser.gap.request_reading import (
-    GapRequest,
-    convexity_assumptions,
-    has_two_players,
-)
+from smoothcruiser.problem.adapter_protocol import live_problem
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import finish, show_bar
+from smoothcruiser.query import named_keywords
 from smoothcruiser.tree.tree import Tree
 
 LISTED = 20_000  # states of outcomes= that are solved, as auto of plan does
 LISTING_SHARE = 0.25  # of seconds=, at the most, to list them
+
+
+@named_keywords
+def gap(
+    problem: Problem,
+    policy: Any = None,
+    value: Any = None,
+    state: Any = None,
+    **keywords: Unpack[GapKeywords],
+) -> Gap:
+    """How far a policy is from optimal: bounds on V and on the policy's value.
+
+    The regret V - V_policy is bounded, with intervals of both values and of the action
+    values; all of it holds with probability 1 - delta. The steps are replayed under
+    one stream of random numbers per time, so that no state has to come back
+    (docs/gap.md).
+
+    >>> import smoothcruiser as sc
+    >>> chain = sc.make("chain:n=5", discount=0.5, operator="max")
+    >>> gap = sc.gap(chain, policy=lambda state: "right")
+    >>> gap.regret < 1e-9, gap.num_calls
+    (True, 0)
+
+    Args:
+        problem: the result of ``MDP``, ``Game``, ``tabular`` or ``make``, with a step
+            for one state (no batches).
+        policy: the policy in question, in any form that ``evaluate`` takes; by default
+            the one that is greedy on ``value``, by a look one step ahead.
+        value: an estimate of V to steer by: a number, a function of the state or of
+            (state, steps left), an array or a dict by state, a Solution, a memory of
+            certified search, a network that takes batches. A bad one makes the bounds
+            wide, never wrong, as long as it was not fitted on these paths. By default
+            it is fitted on rollouts first.
+        state: where the policy starts; by default the problem's initial state.
+        epsilon: half-width of the interval of V to stop at: a number, a share of the
+            value span ("5%") or of the value itself ("1% of value").
+        delta: probability that anything of it fails; 0.05 by default.
+        upper: source of the upper end: "exact" (a known model), "certified" (states
+            that come back), "paths", or "auto" (default), which says why it chose.
+        inner: inner samples per state and action; by default what a pilot finds best.
+        policies: for games: (policy of player 1, policy of player 2), in the place of
+            ``policy``.
+        features: a function of the state that returns numbers, for the fit of
+            ``value``.
+        budget: most oracle calls, those of the fit and the pilot among them; where no
+            limit is given, 10**8 of compiled code and 10**6 of Python; with epsilon=
+            alone 10**10 and 10**7.
+        seconds: stop after so long; compiling does not count.
+        seed: of the random numbers. By default a fresh one, which the answer names:
+            a value= that was tuned on earlier paths must not meet them again.
+        executor: "compiled" or "reference"; by default compiled code where it can.
+        workers: threads or processes; by default all cores. They change no bit.
+        progress: as in ``plan``.
+    """
+    if not isinstance(problem, Problem):
+        problem, keywords = live_problem("gap takes", problem, keywords)
+    return compute_gap(read_request(problem, policy, value, state, keywords))
 
 
 def compute_gap(request: GapRequest) -> Gap:
@@ -49,8 +111,8 @@ def compute_gap(request: GapRequest) -> Gap:
 
 def answer_request(request: GapRequest) -> Gap:
     """The Gap, by the upper end that was named or that suits the problem."""
-    from smoothcruiser.gap.path_answers import path_gap
-    from smoothcruiser.gap.upper_ends import certified_gap, exact_gap
+    from smoothcruiser.duality.path_answers import path_gap
+    from smoothcruiser.duality.upper_ends import certified_gap, exact_gap
 
     query = request.query
     problem = query.problem

@@ -1,0 +1,1 @@
+"""The machines that play one path: interpreted, compiled, driven from Python."""

@@ -1,0 +1,1 @@
+"""Runs of paths: pilot, blocks, ranges, limits of all statements."""
