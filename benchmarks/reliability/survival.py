@@ -117,10 +117,12 @@ class Child:
         self.process = subprocess.Popen(
             [sys.executable, *arguments],
             env={**os.environ, MARK: self.mark, "PYTHONPATH": path},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
             text=True,
+            # a shell's background job ignores Ctrl-C, and so do its children
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     @property
@@ -137,13 +139,13 @@ class Child:
         return found
 
     def ended(self) -> tuple[int, str, bool]:
-        """(exit code, what it wrote, whether nothing is left of it)."""
+        """(exit code, what it wrote, in one line, whether nothing is left of it)."""
         alone = soon(lambda: not self.left(), seconds=30.0)
         for number in self.left():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
         _, written = self.process.communicate()
-        return self.process.returncode, written, alone
+        return self.process.returncode, " ".join(written.split()), alone
 
 
 def soon(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
