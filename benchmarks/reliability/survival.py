@@ -144,7 +144,7 @@ class Child:
         for number in self.left():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
-        _, written = self.process.communicate()
+        written, _ = self.process.communicate()
         return self.process.returncode, " ".join(written.split()), alone
 
 
