@@ -309,7 +309,7 @@ def endless(folder: Path, *, at_once: bool, times: int) -> Row:
     row = Row(f"compiled, endless {where}", "Ctrl-C twice", same=None)
     for number in range(times):
         name = f"endless_{at_once}_{number}"
-        rarely, start = (1e-3, 2 if at_once else 0)
+        rarely, start = (3e-3, 2 if at_once else 0)
         module = folder / f"{name}.py"
         module.write_text(ENDLESS.format(rarely=rarely, start=start))
         store = folder / f"{name}.db"
