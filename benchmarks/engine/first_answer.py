@@ -3,8 +3,9 @@
 Every figure is user and system time of one process, its start included, and of the
 processes that it starts: the best of a few, interleaved. Compiled code goes to a folder that
 is empty at the start of every run. The unit is the import of Numba in the same run, which
-every goal is a multiple of. (``make run`` has its goal for an installed wheel with a
-library of machine code; a checkout has none.)
+every goal is a multiple of; Python's bytecode is on disk for both, as after any
+installation. (``make run`` has its goal for an installed wheel with a library of machine
+code; a checkout has none.)
 
 ``--before`` names the folder of another version's package (``src`` of a worktree),
 ``--wheel`` one where a wheel with a library is unpacked or installed (DEVELOPING.md says
@@ -124,6 +125,7 @@ def run_program(program: str, source: Path) -> tuple[float, str]:
             "NUMBA_CACHE_DIR": f"{folder}/numba",
             "XDG_CACHE_HOME": f"{folder}/cache",
         }
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         before = os.times()
         process = subprocess.run(
             [sys.executable, str(script)],

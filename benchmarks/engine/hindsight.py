@@ -169,7 +169,9 @@ def environment_of(cache: Path) -> dict[str, str]:
     """The environment of a run whose cache is a folder."""
     folders = {"NUMBA_CACHE_DIR": str(cache), "XDG_CACHE_HOME": str(cache)}
     source = {"PYTHONPATH": str(SOURCE), "SMOOTHCRUISER_LIBRARY": "0"}
-    return os.environ | folders | source
+    variables = os.environ | folders | source
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    return variables
 
 
 def run_form(

@@ -1,6 +1,6 @@
 """Sixty small faults in the core, and which of them the tests see.
 
-  python -m benchmarks.reliability.mutation_run [--again] [--only 3,17]
+  python -m benchmarks.reliability.mutation_run [--again] [--rest] [--only 3,17]
 
 A mutant is one small change at a place that is named by file, function, kind of change
 and ordinal of that kind in the function, so it survives moves of lines. The list and
@@ -15,7 +15,8 @@ at its limit with the mutant, and passes without, kills; a mutant that lives at 
 of all its tests is ``at the limit``, and counts as one that survived.
 
 ``--again`` is for afterwards: each mutant is tried with the recorded test first, and the
-exit code is 1 if a mutant that was killed lives now. ``--source FOLDER`` tries mutants on
+exit code is 1 if a mutant that was killed lives now. ``--rest`` runs those that no run has
+decided, after one that was stopped. ``--source FOLDER`` tries mutants on
 another checkout, with its own tests: what an earlier suite killed.
 """
 
@@ -58,6 +59,7 @@ COMPILED = re.compile(
 # CPU seconds of one mutant, of one in compiled code, of one test
 LIMIT, LIMIT_COMPILED, LIMIT_ONE = 120, 240, 60
 WALL_FACTOR = 40
+NOT_RUN = "not run"
 NETS = ["tests/golden", "tests/property", "tests/conformance/engines"]
 
 
@@ -402,20 +404,21 @@ def print_page(content: dict[str, Any]) -> str:
         f"Killed: {num_killed} of {len(mutants)}. *Gone*: the place is no longer there. "
         "The test that killed each is in `mutation-run.json`.",
         "",
-        "| package | mutants | killed | survived | at the limit | gone |",
-        "|---|---|---|---|---|---|",
+        "| package | mutants | killed | survived | at the limit | gone | not run |",
+        "|---|---|---|---|---|---|---|",
     ]
     states: dict[str, Counter[str]] = defaultdict(Counter)
     for mutant in mutants:
         package = Path(mutant["file"]).with_suffix("").parts[0]
-        states[package]["killed" if is_killed(mutant) else mutant["state"]] += 1
+        state = mutant.get("state", NOT_RUN)
+        states[package]["killed" if is_killed(mutant) else state] += 1
     for package, tally in sorted(states.items()):
-        columns = ("killed", "survived", "at the limit", "gone")
+        columns = ("killed", "survived", "at the limit", "gone", NOT_RUN)
         numbers = [tally.total(), *(tally[column] for column in columns)]
         lines.append(f"| {package} | {' | '.join(map(str, numbers))} |")
     lines += ["", "| | alive | change | reading |", "|---|---|---|---|"]
     for number, mutant in enumerate(mutants):
-        if not is_killed(mutant):
+        if mutant.get("state") and not is_killed(mutant):
             place = f"`{mutant['file']}` `{mutant['function']}`"
             cells = number, place, f"`{mutant['change']}`", mutant.get("reading", "")
             lines.append(f"| {' | '.join(map(str, cells))} |")
@@ -455,6 +458,7 @@ def main() -> int:
     )
     parser.add_argument("--source", type=Path, default=ROOT, help="another checkout")
     parser.add_argument("--only", default="", help="numbers of mutants, by commas")
+    parser.add_argument("--rest", action="store_true", help="those that were not run")
     parser.add_argument(
         "--page", action="store_true", help="write the page, run nothing"
     )
@@ -467,6 +471,8 @@ def main() -> int:
     content = json.loads(records.read_text())
     mutants = content["mutants"]
     numbers = [int(x) for x in options.only.split(",") if x] or range(len(mutants))
+    if options.rest:
+        numbers = [n for n in numbers if "state" not in mutants[n]]
     if not options.page:
         listed = [mutants[n].copy() for n in numbers]
         with tempfile.TemporaryDirectory() as folder:

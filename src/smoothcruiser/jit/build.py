@@ -86,10 +86,18 @@ def is_compiled(function: object) -> bool:
 
 
 def compile_function(
-    function: Any, *, nogil: bool = False, salt: str | None = None, **replace: Any
+    function: Any,
+    *,
+    nogil: bool = False,
+    salt: str | None = None,
+    inlined: bool = False,
+    **replace: Any,
 ) -> Any:
-    """The Numba form of a plain function; the same object for the same arguments."""
-    return _compile_once(function, Options(nogil, salt), replace)
+    """The Numba form of a plain function; the same object for the same arguments.
+
+    ``inlined``: machine code has it inside each of its callers.
+    """
+    return _compile_once(function, Options(nogil, salt, inlined=inlined), replace)
 
 
 def hear_stops_in(*functions: Any) -> None:
@@ -132,6 +140,7 @@ class Options(NamedTuple):
     nogil: bool = False
     salt: str | None = None
     inner: bool = False  # called by compiled code alone
+    inlined: bool = False  # and put into it, where the compiler would not by itself
 
 
 def _compile_once(function: Any, options: Options, replace: dict[str, Any]) -> Any:
@@ -172,7 +181,7 @@ def _build(
 ) -> Any:
     import numba
 
-    nogil, salt, inner = options
+    nogil, salt, inner, inlined = options
 
     global_scope = dict(function.__globals__)
     fresh_function = types.FunctionType(
@@ -190,6 +199,7 @@ def _build(
         fresh_function,
         nogil=nogil,
         error_model="numpy",
+        forceinline=inlined,
         no_cpython_wrapper=inner,
         no_cfunc_wrapper=True,
     )

@@ -121,13 +121,13 @@ def _one_function(
                 mover = player(load(state))
                 return 1 if mover == 1 else (2 if mover == 2 else 0)
             return 1
-        bound = 0.0
+        # two branches: a common one would hold ``out`` in a register through all requests
         if which == BELOW:
             if below is not None:
-                bound = float(below(load(state)))
-        elif above is not None:
-            bound = float(above(load(state)))
-        put_float(out, 0, bound)
+                put_float(out, 0, float(below(load(state))))
+            return 0
+        if above is not None:
+            put_float(out, 0, float(above(load(state))))
         return 0
 
     return user

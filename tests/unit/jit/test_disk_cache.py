@@ -514,3 +514,49 @@ def test_the_process_leaves_machine_code_and_no_mark(monkeypatch, tmp_path):
     subprocess.run(command, check=True, timeout=300)
     assert count_on_disk(kernels) == 2
     assert not mark.exists()
+
+
+CHANGE_OVER = """
+import sys
+import smoothcruiser as sc
+from smoothcruiser.certified.sweeps.compiled_loops import CERTIFIED
+
+if sys.argv[1:] == ["interpreted"]:
+    CERTIFIED.is_compiled = False
+codes = []
+
+def step(state, action, rng):
+    after = (state * 7 + action * 3 + rng.integers(4)) % 50
+    return (after % 10) / 10, after
+
+def wait(report):
+    if CERTIFIED.child is not None and not codes:
+        assert CERTIFIED.is_compiled is None
+        codes.append(CERTIFIED.child.wait())
+
+problem = sc.MDP(step, num_actions=3, discount=0.9, operator=sc.Entropy(0.1))
+answer = sc.plan(problem, 0, method="certified", budget=400_000, delta=0.1, seed=3,
+                 progress=wait)
+print(repr((answer.value, answer.q_values, answer.interval)))
+print(codes, CERTIFIED.is_compiled)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.compiles
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs a core for the process")
+def test_a_run_changes_over_in_the_middle_and_changes_no_bit(monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv(warm.VARIABLE, raising=False)
+    (tmp_path / "change_over.py").write_text(CHANGE_OVER)
+    command = [sys.executable, "change_over.py"]
+    answers = [
+        subprocess.run(
+            [*command, *form], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        for form in (["interpreted"], [])
+    ]
+    (alone, interpreted), (changed, compiled) = answers
+    assert interpreted == "[] False"
+    assert compiled == "[0] True"  # the process ended well, and its code was taken
+    assert changed == alone

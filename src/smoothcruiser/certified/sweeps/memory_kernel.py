@@ -88,16 +88,28 @@ interpret_as(hash_slot, interpreted_hash)
 interpret_as(rounding_number, interpreted_number)
 
 
-def find_entry(g: Graph, p: int, target: int, reward: float) -> int:
-    """Return the place of an outcome within pair ``p``, -1 where it is new."""
+def scan_entries(
+    targets: Ints, rewards: Floats, start: int, length: int, target: int, reward: float
+) -> int:
+    """Return the place of an outcome among a pair's few entries, -1 where it is new.
+
+    Columns come as arguments: each column that compiled code takes from a record is a
+    counted reference, which costs more than the scan (``record``).
+    """
+    for e in range(start, start + length):
+        if targets[e] == target and rewards[e] == reward:
+            return e - start
+    return -1
+
+
+def find_hashed(g: Graph, p: int, target: int, reward: float) -> int:
+    """Return the place of an outcome within a pair of many, -1 where it is new."""
     rewards, _, targets = g.entries
-    start, length = g.pairs["start"][p], g.pairs["length"][p]
-    if length <= SHORT_SCAN:
-        for e in range(start, start + length):
-            if targets[e] == target and rewards[e] == reward:
-                return int(e - start)
-        return -1
-    slot_pairs, slot_places = g.slots["pair"], g.slots["place"]
+    start, slot_pairs, slot_places = (
+        g.pairs["start"][p],
+        g.slots["pair"],
+        g.slots["place"],
+    )
     num_slots = len(slot_pairs)
     slot = hash_slot(p, target, reward, num_slots)
     while slot_pairs[slot] >= 0:
@@ -200,8 +212,9 @@ def record(
 
     It is less than all where arrays have to grow first.
     """
-    lengths, totals, weights = g.pairs["length"], g.pairs["total"], g.entries.weight
-    starts, job_end = g.pairs["start"], 0
+    lengths, totals, starts = g.pairs["length"], g.pairs["total"], g.pairs["start"]
+    old_rewards, weights, old_targets = g.entries
+    job_end = 0
     for job in range(len(pairs)):
         p, first_sample = pairs[job], max(job_end, done)
         job_end += counts[job]
@@ -209,14 +222,20 @@ def record(
             g.nodes["stale"][g.pairs["node"][p]] |= SAMPLED
         for i in range(first_sample, job_end):
             target, reward = targets[i], rewards[i]
-            entry_place = find_entry(g, p, target, reward)
+            length = lengths[p]
+            if length <= SHORT_SCAN:
+                entry_place = scan_entries(
+                    old_targets, old_rewards, starts[p], length, target, reward
+                )
+            else:
+                entry_place = find_hashed(g, p, target, reward)
             if entry_place < 0:
                 if not has_room(g, p):
                     return i
-                if lengths[p] >= MANY_OUTCOMES and high > low:
+                if length >= MANY_OUTCOMES and high > low:
                     u = rounding_number(p, totals[p], salt)
                     reward = rounded_reward(reward, low, high, u)
-                    entry_place = find_entry(g, p, target, reward)
+                    entry_place = find_hashed(g, p, target, reward)
                 if entry_place < 0:
                     entry_place = add_entry(g, p, target, reward)
             weights[starts[p] + entry_place] += 1.0

@@ -186,6 +186,8 @@ _MADE_PARTS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "LEAF_VALUE": (leaf_value, ("BELOW", "ABOVE")),
     "KNOWN_BOUNDS": (bound_known, ()),
 }
+# those of every step, which as calls cost a tenth of a search of board games
+_INLINED = ("LEGAL_ACTIONS", "FIND")
 _PROBLEM_PARTS = {
     "STEP": STEP,
     "TERMINAL": TERMINAL,
@@ -222,9 +224,11 @@ def kernel_parts(parts: dict[str, Any]) -> dict[str, Any]:
     from smoothcruiser.jit import memory  # which imports Numba
 
     made_parts = {
-        name: compile_function(function, **choose_parts(parts, names))
-        if set(names) & set(parts)
-        else compile_function(function)
+        name: compile_function(
+            function,
+            inlined=name in _INLINED,
+            **(choose_parts(parts, names) if set(names) & set(parts) else {}),
+        )
         for name, (function, names) in _MADE_PARTS.items()
     }
     problem_parts = {
