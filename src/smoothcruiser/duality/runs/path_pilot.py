@@ -6,7 +6,7 @@ calls, and are used for nothing else.
 
 Compared, eight paths each, on the same noise: the length of a path without a horizon (a
 head of 1 or of 4 times 1/(1 - gamma) steps and then a coin, or a truncation), then
-m = 2, 8, 32 inner samples, mirrored, then plain ones. What counts is the predicted
+m = 2, 8, 32, 128 inner samples, mirrored, then plain ones. What counts is the predicted
 number of calls until the interval is narrow enough, or else its width when the limit
 comes. With N = nu - v the distance to the range and l = log(1/alpha), n samples with
 standard deviation s leave about
@@ -58,7 +58,10 @@ from smoothcruiser.query import nearest_to_zero
 Floats = NDArray[np.float64]
 
 PILOT_PATHS = 8  # of each rule that is compared
-INNER_COUNTS = (2, 8, 32)  # m
+INNER_COUNTS = (2, 8, 32, 128)  # m
+# lookahead samples of the greedy policy per inner sample: its decisions are taken at one
+# state of a layer, and they are as noisy as Qhat
+LOOK_FACTOR = 2
 HEADS = (1.0, 4.0)  # of killed paths, in units of 1/(1 - gamma)
 TAIL_SHARE = 0.05  # of the wanted width, that a truncation may add
 DEFAULT_WIDTH = 0.01  # of the value span, where no accuracy is wanted
@@ -195,10 +198,11 @@ def wanted_width(task: PathRequest, value: float) -> float | None:
 
 def replace_players(rule: GapRule, task: PathRequest, number: int) -> GapRule:
     """The rule of one pass; the walk is the same in all."""
+    looks = max(task.num_lookahead, LOOK_FACTOR * rule.num_inner)
     return rule._replace(
         relaxed=task.players[number],
         walks=number == 0,
-        num_lookahead=task.num_lookahead,
+        num_lookahead=looks if task.num_lookahead > 0 else 0,
         walks_every_action=task.wants_actions and not task.is_game,
     )
 
@@ -386,6 +390,7 @@ def _couplings(task: PathRequest, rule: GapRule) -> Iterator[GapRule]:
     for is_mirrored in (True, False):
         for num_inner in counts:
             new_rule = rule._replace(num_inner=num_inner, mirrored=is_mirrored)
+            new_rule = replace_players(new_rule, task, 0)
             is_possible = num_inner > 0 and (num_inner % 2 == 0 or not is_mirrored)
             if is_possible and new_rule != rule:
                 yield new_rule
