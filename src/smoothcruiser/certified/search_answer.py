@@ -84,6 +84,8 @@ def answer(
     num_sampled = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
     unread_calls = memory.num_calls - memory.num_rows
     guess = guess_at(search, root, with_error=True)
+    if search.helper is not None:
+        guess = search.helper.improve(guess)
     if reason == "epsilon":
         guess = guess._replace(within=promised_within(limits, memory.interval(root)))
     seen_text = (
@@ -113,6 +115,7 @@ def answer(
         root,
         state,
         guess=guess,
+        interval=memory.interval(root),
         confidence=1.0 if is_exact else 1.0 - search.delta,
         bound="interval iteration" if is_exact else search.bound.word,
         assumptions=search.assumed,
@@ -151,6 +154,7 @@ def describe(
     state: Any,
     *,
     guess: Guess,
+    interval: Interval,
     confidence: float,
     bound: str,
     assumptions: tuple[str, ...],
@@ -165,7 +169,6 @@ def describe(
     pairs = g.pairs[node["first"] : node["first"] + node["size"]]
     player, actions = 1 if node["sign"] > 0 else 2, pairs["action"].tolist()
     priors = problem.operator.weights(problem.num_actions)
-    interval = (float(node["lower"]), float(node["upper"]))
     spread, value = spread_guess(problem, pairs, player, guess)
     certificate = Certificate(
         kind="search",
@@ -186,6 +189,9 @@ def describe(
     if not guess.q_values:
         middle = 0.5 * (interval[0] + interval[1])
         value = middle if guess.value is None else guess.value
+    if guess.mean is not None:
+        value = guess.mean
+    estimated = guess.value if guess.mean is None else guess.mean
     value = bring_inside(value, interval, guess.within[0])
     return Estimate(
         value=value,
@@ -195,7 +201,7 @@ def describe(
         action=best_action(spread.policy, spread.q_values, player),
         method="certified",
         certificate=certificate,
-        standard_error=error_if_near(guess.standard_error, guess.value, value),
+        standard_error=error_if_near(guess.standard_error, estimated, value),
         **estimate_subject(problem, state),
         **fields,
     )

@@ -362,6 +362,7 @@ def _known_at(
         node,
         state,
         guess=guess,
+        interval=memory.interval(node),
         confidence=1.0 if search.shares.exact else 1.0 - search.delta,
         bound="interval iteration" if search.shares.exact else search.bound.word,
         assumptions=search.assumed,

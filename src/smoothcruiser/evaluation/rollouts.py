@@ -255,6 +255,11 @@ class CompiledRollouts:
 
         return cls(task, policy, None if tier_choice() == ADDRESS else build_whole)
 
+    def replace_table(self, table: Any) -> None:
+        """Play another policy from now on: an array of the same shape."""
+        policy = self.loop.policy._replace(table=table)
+        self.loop = self.loop._replace(policy=policy)
+
     @property
     def calls(self) -> int:
         """Oracle calls so far."""

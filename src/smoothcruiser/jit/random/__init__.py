@@ -13,6 +13,8 @@ share a stream:
   (TREE, moves, GUMBEL)     the root of a Gumbel search, after so many moves
   (ROLLOUTS,)               the rollouts of ``evaluate``
   (COINS,)                  how many steps each of them lives
+  (SEARCH_PATHS, block)     the paths that bound a search's value, block by block
+  (SEARCH_PATHS, block, COIN)   how many steps each of them lives
   (WORLD, episode)          samples of an agent's environment
   (OTHER_PLAYER, episode)   samples of the other player
   (OTHER_PLAYER,)           the seed of an opponent that plans
@@ -43,6 +45,7 @@ class Key(IntEnum):
     TREE = 9
     ROLLOUTS = 10
     COINS = 11
+    SEARCH_PATHS = 12
     WORLD = 101
     OTHER_PLAYER = 102
     PLANS = 103
@@ -53,6 +56,7 @@ class Key(IntEnum):
 
 SALT = 1  # after CERTIFIED
 GUMBEL = 1  # after (TREE, moves)
+COIN = 1  # after (SEARCH_PATHS, block)
 LEAVES = 1  # after (TREE, tree)
 LOTS = 1  # after (PLANS, decision)
 

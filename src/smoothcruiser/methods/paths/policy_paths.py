@@ -1,0 +1,249 @@
+"""Paths of changing policies, and the lower bound on V that they give together.
+
+    E[X_i | past] <= V_{pi_i}(s0) <= V(s0)
+
+for a killed path X_i (``evaluation.path_rules``) of a policy pi_i that is chosen from
+the past. So the product of bets (``evaluation.path_fitting.MeanBound``) bounds V at
+every count at once, though policy, rule and pole change from block to block. Proof:
+docs/certified.md, section 2c.
+
+A block has a number of paths that is fixed before it begins, and a stream of its own. A
+limit that interrupts a path ends its *generation*: the path is long more often than not,
+so that nothing may follow it. A longer run begins a new generation, with a share of
+alpha of its own; V is above all of their bounds.
+
+legend   symbol      name
+  alpha              of all generations: 0.9, 0.09, ... of it for each
+
+This file leaves out when a block is played, and by which policy.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.evaluation.path_fitting import (
+    Fit,
+    MeanBound,
+    Stakes,
+    forecast_width,
+)
+from smoothcruiser.evaluation.path_rules import (
+    COLUMNS,
+    LOWER,
+    PathRule,
+    X,
+    check_totals,
+)
+from smoothcruiser.evaluation.rollouts import Rollouts
+from smoothcruiser.jit.random import COIN, Key
+from smoothcruiser.jit.random.streams import stream
+from smoothcruiser.problem.problem import Problem
+
+GENERATION_SHARE = 0.9  # of alpha that is left, for each generation
+PILOT_PATHS, FEWEST_PILOTS = 24, 8  # of each head that a pilot compares
+PILOT_SHARE = 0.25  # of the first block, for the pilot
+FEWEST_PATHS = 8  # below which no error is usual
+FIRST_BATCH, MOST_BATCH = 16, 2**18  # paths between two looks at the limits
+AIMED_RATIO = 2.0  # paths in the end by those of now, where no budget tells
+
+# the numbers that a snapshot keeps, beside those of the bound and of the fit
+SUMS = (
+    *("num_blocks", "num_calls", "generation", "is_closed", "best_low"),
+    *("count", "mean", "squares", "lost", "head"),
+)
+BOUND = ("low", "poles", "counts", "logs", "size", "batches")
+
+
+class PolicyPaths:
+    """The paths of one start, by policies that change from block to block."""
+
+    def __init__(self, problem: Problem, seed: int, alpha: float) -> None:
+        self.problem, self.seed, self.alpha = problem, seed, alpha
+        self.stakes = Stakes(problem, None)
+        self.num_blocks, self.num_calls = 0, 0
+        self.generation, self.is_closed = 0, False
+        self.best_low = self.stakes.values[0]  # of the generations that are over
+        self.count, self.mean, self.squares = 0, 0.0, 0.0  # of X
+        self.lost = 0.0  # sum of its possible rounding errors
+        self.head, self.fit = 0, self.stakes.first_fit(0)
+        self.bound = self._new_bound()
+
+    def _new_bound(self) -> MeanBound:
+        """The bound of a generation, with its share of alpha."""
+        share = GENERATION_SHARE * (1.0 - GENERATION_SHARE) ** self.generation
+        return MeanBound(share * self.alpha, *self.stakes.values)
+
+    @property
+    def low(self) -> float:
+        """The lower bound on V by all paths so far."""
+        return max(self.best_low, self.bound.low)
+
+    @property
+    def standard_error(self) -> float | None:
+        """The usual error of the mean; None where too few paths are known."""
+        if self.count < FEWEST_PATHS:
+            return None
+        variance = self.squares / (self.count - 1)
+        return math.sqrt(variance / self.count) + self.lost / self.count
+
+    def forecast_low(self, more_calls: float) -> float:
+        """The bound after ``more_calls`` calls, about."""
+        fit, level = self._fit_of_all(), self.bound.level
+        num_paths = max(1.0, sum(self.bound.counts) + more_calls / fit.steps)
+        rule = self.stakes.rule(self.head, fit, num_paths, level)
+        reach = fit.mean - self.stakes.range_of(rule)[0]
+        return fit.mean - forecast_width(reach, fit.sd, num_paths, level)
+
+    def _fit_of_all(self) -> Fit:
+        """The last fit, with the mean and the deviation of all paths."""
+        if self.count < FEWEST_PATHS:
+            return self.fit
+        sd = math.sqrt(self.squares / (self.count - 1))
+        return self.fit._replace(mean=self.mean, sd=max(sd, self.fit.sd))
+
+    # --- blocks -----------------------------------------------------------------
+
+    def play_block(
+        self,
+        rollouts: Any,
+        calls: int,
+        calls_left: int,
+        find_stop: Callable[[], str | None],
+    ) -> tuple[str | None, Block]:
+        """Play a block of about ``calls`` calls; (why it was stopped, the block).
+
+        Nothing counts before ``take_block``. ``calls_left`` is a limit.
+        ``find_stop`` is called from time to time.
+        """
+        if self.is_closed:
+            self._begin_generation()
+        keys = Key.SEARCH_PATHS, self.num_blocks
+        rollouts.rng = stream(self.seed, *keys)
+        rollouts.coins = stream(self.seed, *keys, COIN)
+        block = Block(rollouts, rollouts.calls + calls_left)
+        if self.num_blocks == 0:
+            self._pilot(block, calls)
+        num_paths = int((calls - block.num_calls) / max(1.0, self.fit.steps))
+        if block.is_over or num_paths < 1:
+            return find_stop(), block
+        path_calls = self.num_calls + calls_left
+        most_paths = self.count + path_calls / max(1.0, self.fit.steps)
+        aimed_paths = min(AIMED_RATIO * (self.count + num_paths), most_paths)
+        block.begin(self._begin_era(max(1.0, aimed_paths)))
+        reason, size = None, FIRST_BATCH
+        while num_paths > 0 and not block.is_over and reason is None:
+            num_paths -= block.play(min(size, num_paths))
+            size = min(2 * size, MOST_BATCH)
+            reason = find_stop()
+        return reason, block
+
+    def take_block(self, block: Block) -> None:
+        """Count the paths of a block, and bet on them."""
+        self.num_blocks += 1
+        self.num_calls += block.num_calls
+        self.is_closed = block.is_over
+        samples, rule = block.samples, block.rule
+        if not len(samples):
+            return
+        errors = self.stakes.errors(rule, samples)
+        self.bound.take(samples[:, LOWER] - errors)
+        self.bound.raise_low()
+        self.lost += float(np.sum(errors))
+        x, count_before = samples[:, X], self.count
+        self.count += len(x)
+        mean, deviations = float(x.mean()), x - x.mean()
+        mean_shift = mean - self.mean
+        self.mean += mean_shift * len(x) / self.count
+        self.squares += float(np.sum(deviations * deviations))
+        self.squares += mean_shift * mean_shift * count_before * len(x) / self.count
+        if len(x) >= FEWEST_PATHS:
+            self.fit = self.stakes.fit(rule, samples)
+
+    def _begin_era(self, aimed_paths: float) -> PathRule:
+        """Fix rule and pole of the next paths, ``aimed_paths`` of them in the end."""
+        fit, level = self._fit_of_all(), self.bound.level
+        rule = self.stakes.rule(self.head, fit, aimed_paths, level)
+        self.bound.begin_era(self.stakes.poles(rule, fit, aimed_paths, level)[0])
+        return rule
+
+    def _begin_generation(self) -> None:
+        """Leave the paths so far to their bound, and begin anew."""
+        self.best_low = self.low
+        self.generation += 1
+        self.bound, self.is_closed = self._new_bound(), False
+
+    def _pilot(self, block: Block, calls: int) -> None:
+        """Choose the head by a few paths of each, which are counted as calls alone."""
+        best_width = math.inf
+        first_fit, level = self.fit, self.bound.level
+        for head in self.stakes.heads():
+            rule = self.stakes.rule(head, first_fit, 1.0, level)
+            block.begin(rule)
+            while len(block.samples) < PILOT_PATHS and not block.is_over:
+                if block.num_calls > PILOT_SHARE * calls and best_width < math.inf:
+                    break
+                block.play(FEWEST_PILOTS)
+            if len(block.samples) < FEWEST_PILOTS:
+                break
+            fit = self.stakes.fit(rule, block.samples)
+            num_paths = max(1.0, calls / max(1.0, fit.steps))
+            width = self.stakes.forecast(head, fit, num_paths, level)
+            if width < best_width:
+                best_width, self.head, self.fit = width, head, fit
+        block.begin(PathRule())
+
+    # --- snapshots --------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """All that the next blocks depend on, as plain data."""
+        data: dict[str, Any] = {name: getattr(self, name) for name in SUMS}
+        data["fit"] = list(self.fit)
+        data["bound"] = {name: getattr(self.bound, name) for name in BOUND}
+        copied_data: dict[str, Any] = json.loads(json.dumps(data))
+        return copied_data
+
+    def set_state(self, data: dict[str, Any]) -> None:
+        """Go back to what ``state`` returned."""
+        for name in SUMS:
+            setattr(self, name, data[name])
+        self.fit, self.bound = Fit(*data["fit"]), self._new_bound()
+        for name in BOUND:
+            setattr(self.bound, name, data["bound"][name])
+
+
+class Block:
+    """The paths of one block, under one rule at a time."""
+
+    def __init__(self, rollouts: Rollouts, most_calls: int) -> None:
+        self.rollouts, self.most_calls = rollouts, most_calls
+        self.first_call, self.rule = rollouts.calls, PathRule()
+        self._parts: list[Any] = []
+        self.is_over = False  # whether a path was interrupted
+
+    def begin(self, rule: PathRule) -> None:
+        """Forget the paths so far, and play by ``rule``."""
+        self.rule, self._parts = rule, []
+
+    def play(self, num_paths: int) -> int:
+        """Play so many paths, or fewer; return how many were finished."""
+        samples = self.rollouts.run_paths(num_paths, self.most_calls, self.rule)
+        self.is_over = len(samples) < num_paths
+        check_totals(self.rollouts.problem, samples)
+        self._parts.append(samples)
+        return len(samples)
+
+    @property
+    def num_calls(self) -> int:
+        """The calls of the block."""
+        return self.rollouts.calls - self.first_call
+
+    @property
+    def samples(self) -> Any:
+        """The samples under the rule of now, one row each."""
+        return np.concatenate([np.empty((0, COLUMNS)), *self._parts])

@@ -1,0 +1,301 @@
+"""Paths beside a certified search: one end of the interval from a policy's own value.
+
+Certified search bounds every pair, and its radii add up along the way: at a discount
+near 1, with rewards of a wide range, the end that a good policy reaches stays far off.
+The value of one policy needs no union over pairs: the counted model's policy is played
+by killed paths (``policy_paths``), with a part of the calls.
+
+    interval = [max(L_search, L_paths), U_search]
+
+delta is shared before the first call: two thirds for the search, both ends, and one
+third for the paths. Proof: docs/certified.md, section 2c.
+
+When paths are played (``take_turn``, between two rounds of the search): once the search
+has had its first share of a budget, or its interval has not halved while its calls
+doubled, the next quarter of the calls goes where the forecast gains most. Both forecasts
+look at the past alone, and nothing here depends on the clock but a stop.
+
+This file leaves out games (a policy bounds no end of theirs), horizons and discount 1.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from smoothcruiser.certified.query_limits import QueryLimits
+from smoothcruiser.certified.query_progress import QueryProgress
+from smoothcruiser.certified.sweeps.counted_model import Guess
+from smoothcruiser.estimate import ADVICE, Estimate
+from smoothcruiser.evaluation.evaluate import rollout_setting
+from smoothcruiser.evaluation.path_rules import LONGEST
+from smoothcruiser.evaluation.rollouts import RolloutTask
+from smoothcruiser.methods.paths.counted_policy import CountedPolicy
+from smoothcruiser.methods.paths.policy_paths import PILOT_PATHS, PolicyPaths
+from smoothcruiser.operators.dispatch import is_greedy
+from smoothcruiser.query import Query
+from smoothcruiser.run_control.clock import pause_clock
+from smoothcruiser.schedule.number_text import count_noun
+
+if TYPE_CHECKING:
+    from smoothcruiser.certified.search import Certified
+
+# of a budget, before the first path: paths play the policy that the search has found,
+# and the earlier ones count as much as the later ones
+FIRST_SHARE = 0.5
+TURN_SHARE = 0.25  # of the calls so far, for the next turn
+MOST_SHARE = 1.0 / 3.0  # of all calls so far, for paths
+PILOT_SHARE = 0.125  # of the calls so far, for a pilot at the least
+MARK_RATIO = 1.2  # of the calls between two marks
+MOST_RATE = 1.5  # widths fall no faster than calls**-1.5, as measured (portfolio.md)
+
+
+class Mark(NamedTuple):
+    """The interval of the search alone after so many calls of its own."""
+
+    calls: int
+    low: float
+    high: float
+    half_width: float  # of what it promises
+
+
+class PathsBesideSearch:
+    """The paths of one query of a certified search (``PathHelper``)."""
+
+    def __init__(self, search: Certified, query: Query, alpha: float) -> None:
+        self.search, self.query = search, query
+        self.paths = PolicyPaths(search.problem, search.seed, alpha)
+        self.policy = CountedPolicy(search)
+        self.marks: list[Mark] = []
+
+    # --- turns ------------------------------------------------------------------
+
+    def take_turn(
+        self, position: QueryProgress, limits: QueryLimits, calls_left: int
+    ) -> tuple[str | None, int]:
+        """Play paths if that is worth more than the search; (why to stop, calls)."""
+        memory, root = self.search.memory, position.root
+        spent = memory.num_calls - position.first_call
+        self._mark(spent - self.paths.num_calls, root, limits)
+        turn_calls = min(calls_left, int(TURN_SHARE * spent))
+        path_calls = self.paths.num_calls + turn_calls
+        if path_calls > MOST_SHARE * (spent + turn_calls):
+            return None, 0
+        if not self._is_due(spent, root, limits):
+            return None, 0
+        if self.paths.num_blocks and not self._is_worth(turn_calls, root):
+            return None, 0
+        return self._play(position, limits, turn_calls, calls_left)
+
+    def _play(
+        self, position: QueryProgress, limits: QueryLimits, calls: int, calls_left: int
+    ) -> tuple[str | None, int]:
+        """Play a block of paths; (why to stop, calls)."""
+        search, loop, root = self.search, self.search.loop, position.root
+        assert loop is not None
+        with pause_clock():
+            self.policy.refit()
+            rollouts = self.policy.rollouts_of(self._task(position, limits))
+        rollouts.deadline = limits.control.deadline - loop.ending_seconds(limits)
+
+        def find_stop() -> str | None:
+            stop = loop.report_to_callback(position, limits)
+            return stop or limits.control.check(
+                seconds_needed=loop.ending_seconds(limits)
+            )
+
+        reason, block = self.paths.play_block(rollouts, calls, calls_left, find_stop)
+        if reason is not None:  # a resumed run plays the whole block again
+            loop.save(position)
+        self.paths.take_block(block)
+        search.memory.num_calls += block.num_calls
+        self._show_low(root)
+        low, high = search.memory.interval(root)
+        if low > high:
+            raise search.crossing_error(root)
+        return reason, block.num_calls
+
+    def _show_low(self, root: int) -> None:
+        """Let the search know of the end that comes from paths."""
+        self.search.memory.other_ends[root] = self.paths.low, math.inf
+
+    def _task(self, position: QueryProgress, limits: QueryLimits) -> RolloutTask:
+        """What all paths share."""
+        problem = self.search.problem
+        return RolloutTask(
+            problem,
+            self.search.memory.states[position.root],
+            rollout_setting(problem, LONGEST),
+            self.search.seed,
+            limits.control.hold,
+        )
+
+    # --- when it pays -----------------------------------------------------------
+
+    def _mark(self, calls: int, root: int, limits: QueryLimits) -> None:
+        """Mark the search's own interval where its calls have grown."""
+        if self.marks and calls < MARK_RATIO * self.marks[-1].calls:
+            return
+        memory = self.search.memory
+        row, half_width = (
+            memory.graph.nodes[root],
+            memory.half_width(root, limits.target),
+        )
+        ends = float(row["lower"]), float(row["upper"])
+        self.marks.append(Mark(calls, *ends, half_width))
+
+    def _is_due(self, spent: int, root: int, limits: QueryLimits) -> bool:
+        """Whether the search has had its first share, and will not do alone."""
+        path_steps = 1.0 / (1.0 - self.search.problem.discount)
+        if PILOT_SHARE * spent < PILOT_PATHS * path_steps:
+            return False
+        goal = limits.goal_at(self.search.memory.interval(root))
+        if goal is not None and limits.target == "q_values":
+            # paths narrow the value alone: the search does the rest if it can
+            search_calls = limits.budget - self.paths.num_calls
+            if self._forecast_width(search_calls) <= goal:
+                return False
+        if self.paths.num_blocks:
+            return True
+        has_budget = self.query.limits.calls is not None
+        if has_budget and spent >= FIRST_SHARE * limits.budget:
+            return True
+        has_end_elsewhere = self.query.promise.asked or not has_budget
+        return has_end_elsewhere and not self._has_halved()
+
+    def _mark_before(self) -> Mark | None:
+        """The last mark with at most half of the search's calls."""
+        calls = self.marks[-1].calls
+        earlier = [mark for mark in self.marks if 2 * mark.calls <= calls]
+        return earlier[-1] if earlier else None
+
+    def _has_halved(self) -> bool:
+        """Whether the search's interval has halved in the last doubling."""
+        before, now = self._mark_before(), self.marks[-1]
+        width_now = now.high - now.low
+        return before is None or width_now <= 0.5 * (before.high - before.low)
+
+    def _forecast_width(self, calls: int) -> float:
+        """The half-width that the search promises after so many calls, about."""
+        before, now = self._mark_before(), self.marks[-1]
+        if before is None or calls <= now.calls:
+            return now.half_width
+        rate = _fall_rate(before.calls, now.calls, before.half_width, now.half_width)
+        return now.half_width * float(now.calls / calls) ** rate
+
+    def _is_worth(self, calls: int, root: int) -> bool:
+        """Whether so many calls narrow the interval more by paths than by search."""
+        low, high = self.search.memory.interval(root)
+        return self.paths.forecast_low(calls) - low > self._search_gain(
+            calls, low, high
+        )
+
+    def _search_gain(self, calls: int, low: float, high: float) -> float:
+        """By how much so many calls of the search narrow the interval, about."""
+        before, now = self._mark_before(), self.marks[-1]
+        if before is None:
+            return 0.0
+        center = min(max(self.paths.mean, low), high)
+        gaps = [(before.high - center, now.high - center)]
+        if now.low >= low:
+            gaps.append((center - before.low, center - now.low))
+        gain = 0.0
+        for gap_before, gap_now in gaps:
+            rate = _fall_rate(before.calls, now.calls, gap_before, gap_now)
+            gain += gap_now * (1.0 - (now.calls / (now.calls + calls)) ** rate)
+        return gain
+
+    # --- the answer -------------------------------------------------------------
+
+    def improve(self, guess: Guess) -> Guess:
+        """The estimate of V with the mean of the paths, where its error is smaller."""
+        error, counted_error = self.paths.standard_error, guess.standard_error
+        if error is None or (counted_error is not None and counted_error < error):
+            return guess
+        return guess._replace(mean=self.paths.mean, standard_error=error, unsolved=0.0)
+
+    def annotate(self, estimate: Estimate, root: int) -> Estimate:
+        """The answer with the promise of both, and notes on who gave which end."""
+        certificate, paths = estimate.certificate, self.paths
+        if certificate is None:
+            return estimate
+        delta = self.query.promise.failure()
+        row = self.search.memory.graph.nodes[root]
+        search_low, low = float(row["lower"]), paths.low
+        best_actions = certificate.best_actions
+        if is_greedy(self.search.problem.operator.code):
+            best_actions = tuple(
+                action
+                for action in best_actions
+                if certificate.q_intervals[action][1] >= low
+            )
+        certificate = replace(
+            certificate, confidence=1.0 - delta, best_actions=best_actions
+        )
+        estimate = replace(estimate, delta=delta)
+        if paths.count:
+            certificate = replace(
+                certificate,
+                bound=f"{certificate.bound}; a policy's value from below by a product "
+                f"of bets over {count_noun(paths.count, 'path')}",
+            )
+        if low > search_low:
+            notes = (*estimate.notes, *self._end_notes(estimate))
+            estimate = replace(estimate, notes=notes)
+        return replace(estimate, certificate=certificate)
+
+    def _end_notes(self, estimate: Estimate) -> tuple[str, ...]:
+        """Where either end comes from, and what would narrow the wider side."""
+        paths = self.paths
+        assert estimate.interval is not None
+        search_calls = estimate.num_calls - paths.num_calls
+        ends_note = (
+            f"Lower end: {count_noun(paths.count, 'path')} of the counted model's "
+            f"policy ({count_noun(paths.num_calls, 'call')}). Upper end: certified "
+            f"search ({count_noun(search_calls, 'call')})."
+        )
+        low, high = estimate.interval
+        if high - estimate.value <= estimate.value - low:
+            return (ends_note,)
+        share = 100.0 * search_calls / max(1, estimate.num_calls)
+        return (
+            ends_note,
+            f"{ADVICE}the upper end is the farther one, and {share:.0f}% of the calls "
+            "went there: value_bounds=, bounds on the value that you know, narrow it.",
+        )
+
+    # --- snapshots --------------------------------------------------------------
+
+    def sections(self) -> dict[str, Any]:
+        """The section of a snapshot."""
+        data = {"paths": self.paths.state(), "marks": self.marks}
+        return {"paths": np.frombuffer(json.dumps(data).encode(), np.uint8)}
+
+    def read_sections(
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
+        """Restore the section."""
+        require("paths" in sections, "it has no paths")
+        data = json.loads(bytes(sections["paths"]))
+        self.paths.set_state(data["paths"])
+        self.marks = [Mark(*mark) for mark in data["marks"]]
+        position = self.search.position
+        if position is not None and self.paths.num_blocks:
+            self._show_low(position.root)
+
+    def close(self) -> None:
+        """Release threads."""
+        self.policy.close()
+
+
+def _fall_rate(calls_before: int, calls: int, gap_before: float, gap: float) -> float:
+    """b where a gap falls like calls**-b."""
+    if not gap_before > gap > 0.0 or calls <= calls_before:
+        return 0.0
+    rate = math.log(gap_before / gap) / math.log(calls / calls_before)
+    return min(MOST_RATE, rate)
