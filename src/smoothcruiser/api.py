@@ -333,7 +333,12 @@ def solve(
 
 @named_keywords
 def evaluate(
-    problem: Problem, policy: Any, state: Any = None, **keywords: Unpack[PlanKeywords]
+    problem: Problem,
+    policy: Any,
+    state: Any = None,
+    *,
+    value: Any = None,
+    **keywords: Unpack[PlanKeywords],
 ) -> Estimate:
     """The certified value of a given policy, by fresh rollouts.
 
@@ -354,6 +359,10 @@ def evaluate(
             values; an object with ``predict``, ``act`` or ``select_action``; a Solution,
             a search Tree, an Estimate, an Agent. A function of (state, rng) may sample.
         state: where episodes begin; by default the problem's initial state.
+        value: a guess of the policy's values, which makes the interval narrower and
+            cannot make it wrong: a function of the state or of (state, steps_left), a
+            dict or an array by state, a Solution, a Certified, ``sc.batched(function)``,
+            an object with ``predict``, or a number.
         epsilon: half-width to stop at, a number or a share of the value span ("5%").
         delta: probability that the interval fails; 0.05 by default.
         budget: most oracle calls; where no limit is given a million, in plain Python
@@ -371,7 +380,7 @@ def evaluate(
     if not query.given <= EVALUATES:
         refuse_unused("evaluate", query, EVALUATES)
     with show_bar(query.progress):
-        estimate = evaluation.evaluate(query, policy)
+        estimate = evaluation.evaluate(query, policy, value)
         delta_remark = remark_on_delta(query.promise.delta)
         if delta_remark is not None:
             estimate = replace(estimate, notes=(*estimate.notes, delta_remark))

@@ -35,6 +35,12 @@ from smoothcruiser.estimate import (
     estimate_subject,
     terminal_estimate,
 )
+from smoothcruiser.evaluation.critics import (
+    Critic,
+    check_purity,
+    compare_values,
+    read_critic,
+)
 from smoothcruiser.evaluation.evaluation_notes import (
     RolloutSummary,
     claim,
@@ -43,7 +49,7 @@ from smoothcruiser.evaluation.evaluation_notes import (
     notes_of,
     unevaluated_estimate,
 )
-from smoothcruiser.evaluation.path_fitting import UNIT, Stakes
+from smoothcruiser.evaluation.path_fitting import UNIT, Stakes, Worth
 from smoothcruiser.evaluation.path_rules import (
     LONGEST,
     STEPS,
@@ -56,6 +62,7 @@ from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.declaration_checks import refuse_undiscounted
+from smoothcruiser.problem.model.known_outcomes import has_rows
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Phases
@@ -74,6 +81,7 @@ DEFAULT_CALLS = {"compiled": 1_000_000, "reference": 100_000}
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
 # of the seconds: at most so much for inspecting it before, and after
 BEFORE_SHARE, AFTER_SHARE = 0.1, 0.05
+KNOWN_LAW = "outcomes= lists the law of the step (value= is averaged over it)"
 HAND_SECONDS = 0.2  # for inspecting it after Ctrl-C
 LEAST_SECONDS = 0.1  # so that the clock cuts short slow simulators alone
 CERTAIN_ROLLOUTS = 16  # of a world that is declared deterministic
@@ -82,7 +90,7 @@ CERTAIN_ROLLOUTS = 16  # of a world that is declared deterministic
 CERTAIN_REACH, EPSILON_SHARE = 1e-4, 0.1
 
 
-def evaluate(query: Query, policy: Any) -> Estimate:
+def evaluate(query: Query, policy: Any, value: Any = None) -> Estimate:
     """The regularized value of ``policy`` with its interval.
 
     For an MDP the lower end bounds V(state) from below. The samples are fresh:
@@ -97,6 +105,8 @@ def evaluate(query: Query, policy: Any) -> Estimate:
             it).
         policy: Any form that ``policy_reading`` and ``policies`` read: a function of the
             state, a dict, an array, an object that acts, a Solution, a Tree, an Estimate.
+        value: A guess of the policy's value in every state, in any form of ``critics``:
+            the control variate. The interval holds whatever it says.
 
     Example:
         >>> import smoothcruiser as sc
@@ -119,10 +129,11 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         return terminal_estimate(problem, state, "evaluate", query.seed)
     steps_elapsed = policy.elapsed if isinstance(policy, Tree) else 0
     steps_left = None if problem.horizon is None else problem.horizon - steps_elapsed
-    stakes = Stakes(problem, steps_left)
+    critic = None if value is None else read_critic(problem, value)
+    stakes = Stakes(problem, steps_left, worth_of(problem, critic, state, steps_left))
     setting = rollout_setting(problem, LONGEST if steps_left is None else steps_left)
     with stoppable_run() as hold:
-        task = RolloutTask(problem, state, setting, query.seed, hold)
+        task = RolloutTask(problem, state, setting, query.seed, hold, critic)
         phases = Phases(query.progress, hold)
         if phases.begin("compiling"):
             return unevaluated_estimate(query, stakes.values, phases.refused)
@@ -153,6 +164,10 @@ def _run_evaluation(
         look_seconds = min(LOOK_SECONDS, look_seconds)
         with suppress(KeyboardInterrupt), control.hold.opened():
             pairs = look(problem, state, query.seed, ledger, None, look_seconds)
+    critic, critic_states = rollouts.critic, [state, *(pair.state for pair in pairs)]
+    steps_left = stakes.horizon
+    if critic is not None:
+        first_values = check_purity(critic, critic_states, steps_left)
     # each pair is called once more at the end
     rollouts.spend(ledger.total + len(pairs))
     call_seconds = clock.elapsed() / max(1, ledger.total)
@@ -179,6 +194,9 @@ def _run_evaluation(
         with suppress(KeyboardInterrupt), hold.opened():
             look(problem, state, query.seed, repeated, pairs, last_look_seconds)
     rollouts.spend(repeated.total - len(pairs))
+    if critic is not None:
+        last_values = critic.values(critic_states, steps_left)
+        compare_values(critic_states, first_values, last_values)
     inspection = describe_inspections(
         len(pairs), repeated.total, rollouts.looks, rollouts.doubts
     )
@@ -186,6 +204,7 @@ def _run_evaluation(
         *assumptions(problem, ONE_LAW, inspection),
         "the policy is one fixed function; the rollouts are fresh samples",
         *rollouts.assumed,
+        *(() if stakes.worth is None or not stakes.worth.is_exact else (KNOWN_LAW,)),
     )
     if summary.certain:
         certain_note = (
@@ -213,9 +232,20 @@ def _run_evaluation(
         **estimate_subject(problem, state),
         seed=query.seed,
         executor=rollouts.name,
-        notes=notes_of(query, policy, summary, rollouts, control),
+        notes=notes_of(query, policy, summary, rollouts, control)
+        + (() if critic is None else critic.notes),
         standard_error=summary.standard_error,
     )
+
+
+def worth_of(
+    problem: Problem, critic: Critic | None, state: Any, steps_left: int | None
+) -> Worth | None:
+    """The facts of a critic; where the law of steps is known, its noise is taken out."""
+    if critic is None:
+        return None
+    is_exact = has_rows(problem) and problem.sample_action is None
+    return Worth(critic.value_at(state, steps_left), critic.bounds, is_exact)
 
 
 def start_of(policy: Any, state: Any) -> Any:

@@ -3,8 +3,9 @@
 Machine code reads the policy from a table over states or from a search tree. Interpreted
 (``plain_rollouts``), the policy, the problem and the arrays are Python's.
 
-One rollout is a path of ``path_rules``: it ends with its episode, or after the
-number of steps that its coins allow. Omega is that of ``exact.policy_value``. A
+One rollout is a path of ``path_rules``: it ends with its episode, with the horizon, or
+after the number of steps that its coins allow. ``CRITIC`` is the control variate W
+(``critics``), which a rule that clips it to [0, 0] does without. Omega is that of ``exact.policy_value``. A
 tree's policy is followed from its root for as long as the tree knows
 the state. From there on the policy is blind: grad F(0).
 """
@@ -17,12 +18,15 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import keep, load, store, transition
+from smoothcruiser.evaluation.critic_kernel import array_value
 from smoothcruiser.evaluation.path_rules import (
     BALANCE,
     LOWER,
     STEPS,
     TOTAL,
     UPPER,
+    WORTH_HIGH,
+    WORTH_LOW,
     PathRule,
     X,
     path_length,
@@ -73,6 +77,25 @@ STEP, LEGAL, TERMINAL, PLAYER, ROW = (
 )
 GRADIENT, OMEGA, UNINFORMED = builtin_gradient, builtin_omega, builtin_blind
 LOAD, STORE, KEEP, HASH, SAME = load, store, keep, state_hash, same
+CRITIC = array_value
+BAD_WORTH = 30  # how a call ended: the critic gave no finite number
+
+
+def clip_worth(rule: PathRule, worth: float) -> float:
+    """The critic's value, brought into the range of the rule."""
+    return min(max(worth, rule.worth_low), rule.worth_high)
+
+
+def expected_surplus(
+    rule: PathRule,
+    state: Any,
+    action: int,
+    steps_left: int,
+    reward: float,
+    next_worth: float,
+) -> float:
+    """E[r + gamma W(z)] - r where the law is known, else the sample: gamma W(z)."""
+    return rule.discount * next_worth
 
 
 def sign_of(setting: Setting, data: Any, state: Any) -> float:
@@ -152,7 +175,7 @@ def policy_rollouts(
     table: Floats, follows: bool, ints: Ints, hashes: Ints, states: Any,
     scratch: Any, root_state: Any, meta: Ints, fault: Floats,
     rule: PathRule, most_calls: int, samples: Floats,
-    lots: Floats, rng: Any, coins: Any, stop: int,
+    lots: Floats, rng: Any, coins: Any, stop: int, critic_data: Any,
 ) -> tuple[int, int]:  # fmt: skip
     """(the status at the end, the number of paths finished).
 
@@ -170,6 +193,7 @@ def policy_rollouts(
         1.0 - setting.discount
     )  # of the control variate, per step that goes on
     num_paths = len(samples)
+    has_critic = rule.worth_low != 0.0 or rule.worth_high != 0.0
     for finished in range(num_paths):
         STORE(scratch, 0, root_state)
         state = LOAD(scratch, 0)
@@ -177,7 +201,17 @@ def policy_rollouts(
         x, balance, weight = rule.control, 1.0, 1.0
         path_total, step_discount = 0.0, 1.0
         cut_lower, cut_upper = math.inf, -math.inf  # where it was cut
-        depth, length = 0, path_length(rule, coins)
+        depth, length = 0, min(path_length(rule, coins), rule.horizon)
+        steps_left = rule.horizon if rule.has_horizon else -1
+        worth, worth_low, worth_high = 0.0, math.inf, -math.inf
+        if has_critic and (rule.head == 0 or rule.from_start):
+            raw_worth = CRITIC(critic_data, steps_left, state)
+            if not abs(raw_worth) < math.inf:
+                STORE(scratch, 1, state)
+                return BAD_WORTH, finished
+            worth_low = worth_high = raw_worth
+            worth = clip_worth(rule, raw_worth)
+            x += worth
         while depth < length:
             if meta[CALLS] >= most_calls or flag_at(stop) != 0:
                 return CUT, finished
@@ -221,7 +255,28 @@ def policy_rollouts(
             income = reward - sign * OMEGA(code, p[:num_legal], w[:num_legal], t)
             path_total += step_discount * income
             depth += 1
-            if setting.ends and (is_over or TERMINAL(data, next_state)):
+            is_last = setting.ends and (is_over or TERMINAL(data, next_state))
+            if rule.has_horizon:
+                steps_left -= 1
+                is_last = is_last or steps_left == 0
+            next_worth = 0.0
+            if has_critic:
+                if not is_last and (depth >= rule.head or rule.from_start):
+                    raw_worth = CRITIC(critic_data, steps_left, next_state)
+                    if not abs(raw_worth) < math.inf:
+                        STORE(scratch, 1, next_state)
+                        return BAD_WORTH, finished
+                    worth_low = min(worth_low, raw_worth)
+                    worth_high = max(worth_high, raw_worth)
+                    next_worth = clip_worth(rule, raw_worth)
+                x += weight * (
+                    expected_surplus(
+                        rule, state, action_ids[j], steps_left, reward, next_worth
+                    )
+                    - worth
+                )
+                worth = next_worth
+            if is_last:
                 x += weight * (income - rule.control)
                 balance -= weight
                 break
@@ -230,11 +285,11 @@ def policy_rollouts(
             step_discount *= setting.discount
             if depth <= rule.head:
                 weight *= setting.discount
-            if depth >= rule.head and depth < length:
+            if (depth >= rule.head or rule.from_start) and depth < length:
                 if x < rule.floor and cut_lower == math.inf:
-                    cut_lower = x + weight * (rule.value_low - rule.control)
+                    cut_lower = x + weight * (rule.value_low - rule.control - worth)
                 if x > rule.ceiling and cut_upper == -math.inf:
-                    cut_upper = x + weight * (rule.value_high - rule.control)
+                    cut_upper = x + weight * (rule.value_high - rule.control - worth)
             if tree_node >= 0:
                 tree_node = find_child(
                     ints, hashes, states, tree_node, action_ids[j], next_state
@@ -248,6 +303,8 @@ def policy_rollouts(
         samples[finished, UPPER] = x if cut_upper == -math.inf else cut_upper
         samples[finished, TOTAL] = path_total
         samples[finished, STEPS] = depth
+        samples[finished, WORTH_LOW] = worth_low
+        samples[finished, WORTH_HIGH] = worth_high
     return DONE, num_paths
 
 

@@ -37,9 +37,12 @@ from numpy.typing import NDArray
 from smoothcruiser.estimate import Interval
 from smoothcruiser.evaluation.path_rules import (
     BALANCE,
+    LONGEST,
     LOWER,
     STEPS,
     UPPER,
+    WORTH_HIGH,
+    WORTH_LOW,
     PathRule,
     X,
     earned_range,
@@ -51,6 +54,7 @@ from smoothcruiser.problem.problem import Problem
 # heads that a pilot compares, in units of 1/(1 - gamma) steps
 HEADS = (0.0, 1.0, 4.0)
 FEWEST = 8  # paths that a control variate is fitted to
+WORTH_MARGIN = 0.1  # of the span of W on earlier paths, beyond which it is clipped
 MARGIN = 0.1  # of the loss of a cut: the least distance of a cut
 # share of all values by which the law of a path's length may move its mean: the
 # logarithm of a length is off by four units, of 2^-53, of 37 at most
@@ -67,33 +71,159 @@ class Fit(NamedTuple):
     steps: float  # of a path, in the mean
 
 
+class Side(NamedTuple):
+    """The numbers below the mean of a path; those above are its mirror image."""
+
+    head: int
+    from_start: bool
+    weight: float  # of a step after the head, or of the first one where W counts there
+    discount: float
+    control: float
+    start: float  # x before the first step
+    value: float  # the least value after a cut
+    income: float  # the least of one step
+    worth_low: float
+    worth_high: float
+    can_end: bool
+
+    @classmethod
+    def below(
+        cls, rule: PathRule, income: Interval, start: float, can_end: bool
+    ) -> Side:
+        """The lower side of ``rule``."""
+        weight = 1.0 if rule.from_start else rule.discount**rule.head
+        return cls(
+            rule.head,
+            rule.from_start,
+            weight,
+            rule.discount,
+            rule.control,
+            start,
+            rule.value_low,
+            income[0],
+            rule.worth_low,
+            rule.worth_high,
+            can_end or rule.has_horizon,
+        )
+
+    @classmethod
+    def above(
+        cls, rule: PathRule, income: Interval, start: float, can_end: bool
+    ) -> Side:
+        """The upper side of ``rule``, as the lower side of -X."""
+        return cls.below(rule, income, start, can_end)._replace(
+            control=-rule.control,
+            start=-start,
+            value=-rule.value_high,
+            income=-income[1],
+            worth_low=-rule.worth_high,
+            worth_high=-rule.worth_low,
+        )
+
+    def lowest_sample(self, floor: float) -> float:
+        """The least LOWER of a path that was at ``floor`` or above when W counted."""
+        fee = 1.0 - self.discount
+        weight, control, worth = self.weight, self.control, self.worth_high
+        base = floor + weight * (self.income - fee * control - worth)
+        coin_end = base + weight * self.discount * self.worth_low
+        lowest = min(
+            coin_end, base + weight * (self.value - control - fee * self.worth_high)
+        )
+        if self.can_end:
+            end = floor + weight * (self.income - control - worth)
+            lowest = min(lowest, end)
+        if self.from_start:  # a cut in the head, and steps that weigh less
+            in_head = self.income - control - worth + self.discount * self.value
+            lowest = min(lowest, floor, floor + in_head)
+        return lowest
+
+
+class Worth(NamedTuple):
+    """The facts of a critic W that the range of a path depends on."""
+
+    start: float = 0.0  # W where paths start
+    bounds: Interval = (0.0, 0.0)  # of all W, where they are known
+    is_exact: bool = False  # E[r + gamma W] is known at each step
+
+
 class Stakes:
     """The range of sums of paths of one problem, and the choices that depend on it."""
 
-    def __init__(self, problem: Problem, horizon: int | None) -> None:
+    def __init__(
+        self, problem: Problem, horizon: int | None, worth: Worth | None = None
+    ) -> None:
         self.problem = problem
         self.horizon = horizon  # steps that are left, None without a horizon
         self.discount = float(problem.discount)
         self.values = value_range(problem, horizon)  # of V_pi where nothing ended
         self.income = step_income(problem)  # of one step
+        self.worth = worth  # None without a critic
+        self.worth_seen = math.inf, -math.inf  # W on the paths so far
+        self.later_values = self.values  # of V_pi on the way, where nothing ended
+        if horizon is not None and worth is not None:
+            ranges = [earned_range(problem, steps) for steps in (1, horizon)]
+            self.later_values = (
+                min(low for low, _ in ranges),
+                max(high for _, high in ranges),
+            )
+
+    def note_worth(self, samples: Any) -> None:
+        """Learn from paths where W lies."""
+        if self.worth is None or not len(samples):
+            return
+        lowest, highest = self.worth_seen
+        self.worth_seen = (
+            min(lowest, float(samples[:, WORTH_LOW].min())),
+            max(highest, float(samples[:, WORTH_HIGH].max())),
+        )
+
+    def clip_range(self, control: float) -> Interval:
+        """The range that W is clipped to, so that W + w is a value that may be.
+
+        Any range is valid. A narrow one makes the range of X narrow: it is where W was
+        on earlier paths, and a tenth more.
+        """
+        if self.worth is None:
+            return 0.0, 0.0
+        low, high = self.worth.bounds
+        lowest, highest = self.worth_seen
+        if lowest <= highest:
+            margin = WORTH_MARGIN * (highest - lowest)
+            low, high = max(low, lowest - margin), min(high, highest + margin)
+        min_worth, max_worth = (value - control for value in self.later_values)
+        return (
+            min(max(low, min_worth), max_worth),
+            max(min(high, max_worth), min_worth),
+        )
+
+    def clip_control(self, control: float) -> float:
+        """``control``, brought to where W + w may be a value."""
+        low, high = self.worth_seen if self.worth is not None else (0.0, 0.0)
+        if not low <= high:
+            low = high = 0.0 if self.worth is None else self.worth.start
+        return min(max(control, self.values[0] - high), self.values[1] - low)
 
     def heads(self) -> tuple[int, ...]:
         """The heads to choose from."""
-        if self.horizon is not None:
-            return (self.horizon,)
-        if self.discount == 0.0:
+        if self.discount == 0.0 and self.horizon is None:
             return (0,)
-        return tuple(math.ceil(units / (1.0 - self.discount)) for units in HEADS)
+        if self.discount in (0.0, 1.0) or (self.horizon and self.worth is None):
+            return (self.horizon or 0,)
+        heads = [math.ceil(units / (1.0 - self.discount)) for units in HEADS]
+        if self.horizon is not None:  # without coins W cancels
+            heads = [head for head in heads if head < self.horizon] + [self.horizon]
+        return tuple(heads)
 
     def first_fit(self, head: int) -> Fit:
         """The fit that is assumed before the first path."""
         min_value, max_value = self.values
-        mean_steps = head + (
-            0.0 if self.horizon is not None else 1 / (1 - self.discount)
-        )
+        mean_steps = float(head)
+        if head != self.horizon:
+            mean_steps += 1 / (1 - self.discount)
+        middle = 0.5 * (min_value + max_value)
         return Fit(
-            self.clip_value(0.0),
-            0.5 * (min_value + max_value),
+            self.clip_control(0.0),
+            middle if self.worth is None else self.clip_value(self.worth.start),
             0.25 * (max_value - min_value),
             mean_steps,
         )
@@ -110,7 +240,7 @@ class Stakes:
         balance_squares = float(np.sum(centered_balance * centered_balance))
         num_fitted = 1
         if num_samples >= FEWEST and balance_squares > 0.0 and not rule.fixed:
-            control = self.clip_value(
+            control = self.clip_control(
                 -float(np.sum(centered_balance * bare_samples)) / balance_squares
             )
             num_fitted = 2
@@ -135,31 +265,46 @@ class Stakes:
 
     def rule(self, head: int, fit: Fit, count: float, level: float) -> PathRule:
         """The rule of the next paths, ``count`` of them in all."""
-        if self.horizon is not None:
+        is_exact = self.worth is not None and self.worth.is_exact
+        if head == self.horizon and not is_exact:
             return PathRule(self.horizon, True, self.discount)
+        is_fixed = head == self.horizon
+        control = 0.0 if is_fixed else fit.control
+        worth_range = self.clip_range(control)
         base_rule = PathRule(
-            head, False, self.discount, fit.control, -math.inf, math.inf, *self.values
+            head,
+            is_fixed,
+            self.discount,
+            control,
+            -math.inf,
+            math.inf,
+            *self.later_values,
+            *worth_range,
+            is_exact,
+            self.horizon is not None,
+            LONGEST if self.horizon is None else self.horizon,
         )
-        (min_value, max_value), (min_income, max_income) = self.values, self.income
-        head_range = self._head_range(head)
+        start = control
+        if self.worth is not None:
+            start += min(max(self.worth.start, worth_range[0]), worth_range[1])
         floor = self._lower_cut(
-            head, fit, min_value, min_income, head_range[0], count, level
+            Side.below(base_rule, self.income, start, self.problem.facts.terminals),
+            fit,
+            self._head_range(head)[0],
+            count,
+            level,
         )
-        mirrored_fit = Fit(-fit.control, -fit.mean, fit.sd, fit.steps)
         ceiling = -self._lower_cut(
-            head, mirrored_fit, -max_value, -max_income, -head_range[1], count, level
+            Side.above(base_rule, self.income, start, self.problem.facts.terminals),
+            Fit(-fit.control, -fit.mean, fit.sd, fit.steps),
+            -self._head_range(head)[1],
+            count,
+            level,
         )
         return base_rule._replace(floor=floor, ceiling=ceiling)
 
     def _lower_cut(
-        self,
-        head: int,
-        fit: Fit,
-        value: float,
-        income: float,
-        end: float,
-        count: float,
-        level: float,
+        self, side: Side, fit: Fit, end: float, count: float, level: float
     ) -> float:
         """Where to cut below.
 
@@ -167,40 +312,31 @@ class Stakes:
         about once in ``count`` paths. Farther is free until the range of X matters
         more than its noise, or than the range of the head.
         """
-        head_weight, sd = self.discount**head, fit.sd
-        loss = head_weight * max(0.0, fit.control - value)
-        margin = max(MARGIN * loss, 1e-9 * (abs(fit.mean) + abs(value)))
+        sd = fit.sd
+        loss = side.weight * max(0.0, side.control + side.worth_high - side.value)
+        margin = max(MARGIN * loss, 1e-9 * (abs(fit.mean) + abs(side.value)))
         if sd > 0.0:
             margin = max(margin, sd * (1.0 + math.log1p(count * loss / (sd * level))))
-        start_value = fit.mean if head else min(fit.mean, fit.control)
-        lowest_reach = self._lowest_sample(
-            0.0, head_weight, fit.control, value, income
-        )
+        has_head = side.head > 0 and not side.from_start
+        start_value = fit.mean if has_head else min(fit.mean, side.start)
+        lowest_reach = side.lowest_sample(0.0)
         free_cut = (
             fit.mean
             - LARGEST_BET * sd * math.sqrt(count / (2.0 * level))
             - lowest_reach
         )
         return min(
-            start_value - margin, free_cut, end - lowest_reach if head else math.inf
+            start_value - margin,
+            free_cut,
+            end - lowest_reach if has_head else math.inf,
         )
-
-    def _lowest_sample(
-        self, floor: float, weight: float, control: float, value: float, income: float
-    ) -> float:
-        """The least LOWER of a path that was at ``floor`` or above after its head."""
-        next_value = floor + weight * (income - (1.0 - self.discount) * control)
-        lowest = min(next_value, next_value + weight * (value - control))
-        if self.problem.facts.terminals:
-            lowest = min(lowest, floor + weight * (income - control))
-        return lowest
 
     def _head_range(self, head: int) -> Interval:
         """The range of the worth of a head, with the bounds on values after it."""
         rest_weight = self.discount**head
         (min_income, max_income), (min_value, max_value) = (
             earned_range(self.problem, head, rest_weight),
-            self.values,
+            self.later_values,
         )
         if self.problem.facts.terminals:  # an episode that ended gets nothing more
             return min_income + min(0.0, rest_weight * min_value), max_income + max(
@@ -213,17 +349,17 @@ class Stakes:
 
     def range_of(self, rule: PathRule) -> Interval:
         """LOWER >= the first and UPPER <= the second, for every path of ``rule``."""
-        if rule.fixed:
+        if rule.fixed and not rule.from_start:
             return earned_range(self.problem, self.horizon)
-        (min_value, max_value), (min_income, max_income) = self.values, self.income
-        head_weight = self.discount**rule.head
-        lowest_sample = self._lowest_sample(
-            rule.floor, head_weight, rule.control, min_value, min_income
+        min_value, max_value = self.values
+        ends = self.problem.facts.terminals
+        lowest_sample = Side.below(rule, self.income, 0.0, ends).lowest_sample(
+            rule.floor
         )
-        highest_sample = -self._lowest_sample(
-            -rule.ceiling, head_weight, -rule.control, -max_value, -max_income
+        highest_sample = -Side.above(rule, self.income, 0.0, ends).lowest_sample(
+            -rule.ceiling
         )
-        if rule.head:
+        if rule.head and not rule.from_start:
             head_range = self._head_range(rule.head)
             lowest_sample, highest_sample = (
                 min(lowest_sample, head_range[0]),
@@ -282,18 +418,22 @@ class Stakes:
         steps = samples[:, STEPS]
         income_size = max(abs(x) for x in self.income)
         income_size += (1.0 - self.discount) * abs(rule.control)
-        term_sizes = steps * income_size + 2.0 * abs(rule.control)
+        worth_size = max(abs(rule.worth_low), abs(rule.worth_high))
+        if worth_size:  # gamma W - W, and E[r + gamma W] - r where that is known
+            income_size += 4.0 * worth_size + 2.0 * max(abs(x) for x in self.income)
+        start_size = 2.0 * (abs(rule.control) + worth_size)
+        term_sizes = steps * income_size + start_size
         is_cut = (samples[:, LOWER] != samples[:, X]) | (
             samples[:, UPPER] != samples[:, X]
         )
         term_sizes = term_sizes + np.where(
-            is_cut, max(abs(x) for x in self.values), 0.0
+            is_cut, max(abs(x) for x in self.later_values), 0.0
         )
         rounding_loss = 4.0 * UNIT * (steps + 4.0) * term_sizes
         if rule.fixed:
             return rounding_loss
         return rounding_loss + COINS * (
-            income_size / (1.0 - self.discount) + abs(rule.control)
+            income_size / (1.0 - self.discount) + 0.5 * start_size
         )
 
 

@@ -19,8 +19,14 @@ X is not bounded, since a path may be long. Where it is alive after its head at 
 with [lo, hi] bounds on the value of the policy in every state that is no end; else
 both are X. The path goes on to its end all the same, for X.
 
+A critic W is a better control variate: W(z) + w stands in the place of w, with W = 0 in
+the head, where it would cancel, after an end, and where no step of a horizon is left.
+W is clipped to [``worth_low``, ``worth_high``]; [0, 0] is no critic. Where the law of a
+step is known, E[r + gamma W(z)] takes the place of r + gamma W(z). That does not
+cancel in the head, so W and the cuts count there too (``from_start``).
+
 legend   symbol      name
-  h, w               ``head``, ``control``
+  h, w, W            ``head``, ``control``, the worth of a state (``critics``)
   lo, hi             ``value_low``, ``value_high``
 
 The range of a policy's income: in one step, some steps, a whole episode.
@@ -39,9 +45,10 @@ from smoothcruiser.operators.outward import add_intervals, widen_interval
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import beyond_total
 
-# columns of samples: X, B, the two that are cut, the discounted income, the steps
-X, BALANCE, LOWER, UPPER, TOTAL, STEPS = range(6)
-COLUMNS = 6
+# columns of samples: X, B, the two that are cut, the discounted income, the steps, and
+# the least and the largest W met, before it was clipped
+X, BALANCE, LOWER, UPPER, TOTAL, STEPS, WORTH_LOW, WORTH_HIGH = range(8)
+COLUMNS = 8
 LONGEST = 2**62  # steps: more than any run makes
 
 
@@ -56,6 +63,11 @@ class PathRule(NamedTuple):
     ceiling: float = math.inf
     value_low: float = -math.inf
     value_high: float = math.inf
+    worth_low: float = 0.0
+    worth_high: float = 0.0
+    from_start: bool = False  # W and the cuts count in the head, too
+    has_horizon: bool = False  # a path ends, worth 0, after ``horizon`` steps
+    horizon: int = LONGEST
 
 
 def path_length(rule: PathRule, coins: Any) -> int:

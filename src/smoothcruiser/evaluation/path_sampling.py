@@ -225,9 +225,10 @@ class PathRun:
         """(whether a rule was chosen from pilot paths, whether the run is over)."""
         heads = self.stakes.heads()
         self.head, self.fit = heads[0], self.stakes.first_fit(heads[0])
-        if self.stakes.horizon is not None:
+        if self.stakes.horizon is not None and self.stakes.worth is None:
             return False, False
-        self._scout()
+        if self.stakes.worth is None:  # a critic says about where values are
+            self._scout()
         calls_before, deadline = self.rollouts.calls, self.rollouts.deadline
         call_share = (self.most_calls - calls_before) // PILOT_SHARE
         time_share = (deadline - time.perf_counter()) / PILOT_SHARE
@@ -239,6 +240,7 @@ class PathRun:
             end_time = self.started + time_share * head_number / len(heads)
             rule = self.stakes.rule(head, first_fit, 1.0, self.level)
             samples, is_over = self._pilot_paths(rule, max_calls, end_time)
+            self.stakes.note_worth(samples)
             if is_over and not has_choice and len(samples):
                 self.window, self.fit = samples, self.stakes.fit(rule, samples)
             if is_over or len(samples) < FEWEST_PILOTS:
@@ -360,6 +362,7 @@ class PathRun:
         if not len(samples):
             return
         check_totals(self.stakes.problem, samples)
+        self.stakes.note_worth(samples)
         errors = self.stakes.errors(self.rule, samples)
         self.below.take(samples[:, LOWER] - errors)
         self.above.take(-samples[:, UPPER] - errors)

@@ -1,7 +1,8 @@
 """The rollouts of ``evaluate`` for every policy and problem, interpreted.
 
 They are the source of the rollouts in machine code (``evaluation.kernel``), with Python's
-problem, policy and lists in its parts, and the same bits.
+problem, policy and lists in its parts, and the same bits. Where ``outcomes=`` gives the
+law of a step, a critic's noise is taken out of it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from smoothcruiser.jit.forms import bind_parts
 from smoothcruiser.jit.random import Key
 from smoothcruiser.jit.random.streams import stream
 from smoothcruiser.operators.outward import sum_in_order
-from smoothcruiser.problem.step_errors import call_oracle
+from smoothcruiser.problem.model.known_outcomes import Row, known_row
+from smoothcruiser.problem.step_errors import call_oracle, reward_outside
 from smoothcruiser.run_control.call_seconds import limit_call_seconds
 from smoothcruiser.states.state_copies import Guard, copy_state
 from smoothcruiser.tree.kernels import kernel
@@ -61,6 +63,7 @@ class PlainRollouts:
         self.problem, self.state = task.problem, task.state
         self.stepped = task.problem  # the one with the step that is called
         self.setting, self.start_walk = task.setting, start_walk
+        self.critic = task.critic
         self.weights = task.problem.operator.weights(task.problem.num_actions)
         self.rng = stream(task.seed, Key.ROLLOUTS)
         self.coins = stream(task.seed, Key.COINS)
@@ -146,6 +149,7 @@ class PlainRollouts:
             self.rng,
             self.coins,
             None,
+            None,
         )
         return bool(status == kernel.DONE)
 
@@ -166,9 +170,40 @@ class PlainRollouts:
             "sign_of": lambda setting, data, state: (
                 1.0 if problem.mover(state) == 1 else -1.0
             ),
+            "CRITIC": self._worth,
+            "expected_surplus": self._surplus,
             "list_actions": self._list_actions,
             "fill_policy": self._fill_policy,
         }
+
+    def _worth(self, data: Any, steps_left: int, state: Any) -> float:
+        """The critic's value of a state; -1 steps are left where there is no horizon."""
+        assert self.critic is not None
+        return self.critic.value_at(state, steps_left if steps_left >= 0 else None)
+
+    def _surplus(self, rule: PathRule, *numbers: Any) -> float:
+        """E[r + gamma W(z)] - r where the law of the step is known, else gamma W(z)."""
+        state, action, steps_left, reward, next_worth = numbers
+        if rule.from_start:
+            row = known_row(self.problem, state, action)
+            if row is not None:
+                return self._expected_gain(rule, row, steps_left) - reward  # type: ignore[no-any-return]
+        return rule.discount * next_worth  # type: ignore[no-any-return]
+
+    def _expected_gain(self, rule: PathRule, row: Row, steps_left: int) -> float:
+        """E[r + gamma W(z)] over the outcomes of a row."""
+        terms: list[float] = []
+        for probability, reward, next_state in row:
+            if not self.setting.low <= reward <= self.setting.high:
+                raise reward_outside(
+                    reward, "in outcomes=", self.setting.low, self.setting.high
+                )
+            worth = 0.0
+            if steps_left != 0 and not self.problem.is_terminal(next_state):
+                raw_worth = self._worth(None, steps_left, next_state)
+                worth = evaluate_kernel.clip_worth(rule, raw_worth)
+            terms.append(probability * (reward + rule.discount * worth))
+        return math.fsum(terms)
 
     def _step(self, data: Any, state: Any, action: Any, rng: Any) -> Any:
         self.action, setting = action, self.setting

@@ -28,6 +28,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.evaluation.critics import MOST_CELLS
 from smoothcruiser.evaluation.plain_rollouts import PlainRollouts, Walk
 from smoothcruiser.evaluation.policy_reading import (
     PolicyReading,
@@ -37,7 +38,12 @@ from smoothcruiser.evaluation.policy_reading import (
     takes_rng,
 )
 from smoothcruiser.evaluation.policy_tables import is_table
-from smoothcruiser.evaluation.rollouts import CompiledRollouts, Rollouts, RolloutTask
+from smoothcruiser.evaluation.rollouts import (
+    CompiledRollouts,
+    Rollouts,
+    RolloutTask,
+    critic_parts,
+)
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.model.tabular import Tables
@@ -66,13 +72,18 @@ def rollouts_of(task: RolloutTask, policy: Any, compiled: bool | None) -> Rollou
     if problem.sample_action is not None and not hasattr(own_policy, "over_numbers"):
         return _of_actions(task, policy, compiled)
     reading = read_policy(problem, policy)
-    if reading.table is not None and problem.is_compiled and not in_python:
+    if (
+        reading.table is not None
+        and problem.is_compiled
+        and not in_python
+        and is_critic_compiled(task)
+    ):
         table_rollouts = CompiledRollouts.of_table(task, reading.table)
         table_rollouts.notes = reading.notes
         return table_rollouts
     if compiled:
         raise InvalidInput(
-            "A policy that is a function runs in Python; drop "
+            "A policy or a value that is a function runs in Python; drop "
             "executor='compiled', or give an array (S, A) or a Tree."
         )
     return _of_function(task, reading)
@@ -118,9 +129,21 @@ def _of_tree(task: RolloutTask, tree: Tree, *, plain: bool) -> Rollouts:
             f"The tree is rooted at {tree.state!r}, but {task.state!r} "
             "was requested; advance the tree, or drop state=."
         )
-    if isinstance(tree.backend, CompiledTree) and not plain:
+    is_compiled = isinstance(tree.backend, CompiledTree) and is_critic_compiled(task)
+    if is_compiled and not plain:
         return CompiledRollouts.of_tree(task, tree)
     return PlainRollouts(task, lambda: _follow_tree(tree))
+
+
+def is_critic_compiled(task: RolloutTask) -> bool:
+    """Whether machine code can read the critic, or there is none."""
+    critic, tables = task.critic, task.problem.tables
+    if critic is None or not task.problem.is_compiled:
+        return critic is None
+    if tables is None:
+        return critic_parts(critic, task.state) is not None
+    num_stages = (task.problem.horizon or 0) + 1 if critic.uses_steps else 1
+    return num_stages * tables.num_states <= MOST_CELLS
 
 
 def _follow_tree(tree: Tree) -> Walk:

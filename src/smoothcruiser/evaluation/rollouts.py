@@ -22,6 +22,12 @@ from smoothcruiser.engines.compiled.tiers import ADDRESS, Handover, tier_choice
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.errors import OracleError, SmoothcruiserError
 from smoothcruiser.evaluation import kernel as evaluate_kernel
+from smoothcruiser.evaluation.critics import (
+    ArrayCritic,
+    Critic,
+    constant_value,
+    not_finite,
+)
 from smoothcruiser.evaluation.path_rules import COLUMNS, PathRule
 from smoothcruiser.jit.build import compile_function
 from smoothcruiser.jit.random import Key
@@ -37,6 +43,7 @@ from smoothcruiser.tree.search_numbers import Setting, TreeRule
 from smoothcruiser.tree.tree import Tree
 
 _kernels: dict[Any, Any] = {}
+NO_CRITIC = np.zeros((1, 1))  # the data of a critic that no rule asks
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class RolloutTask:
     hold: StopRequest = field(
         default_factory=StopRequest
     )  # says whether Ctrl-C was pressed
+    critic: Critic | None = None
 
 
 class Rollouts(Protocol):
@@ -59,6 +67,7 @@ class Rollouts(Protocol):
     deadline: float  # no step begins after it, in the clock of ``perf_counter``
     assumed: tuple[str, ...]  # of its policy, beside those of every policy
     notes: tuple[str, ...]  # how its policy was read
+    critic: Critic | None  # the control variate
 
     @property
     def looks(self) -> int:
@@ -102,6 +111,8 @@ class CompiledPolicy(NamedTuple):
     nodes: Any = None  # integers and hashes of a tree's nodes; None for tables
     states: Any = None  # the states of a tree's nodes
     held: Any = None  # has to live as long: a state that is an address
+    critic: Any = None  # the compiled critic; None for arrays by state, and without one
+    critic_data: Any = NO_CRITIC
 
 
 class _Loop(NamedTuple):
@@ -124,7 +135,7 @@ def _make_loop(policy: CompiledPolicy, operator: Operator) -> _Loop:
         compile_function(allocate) if machine is None else machine.allocate
     )
     return _Loop(
-        policy, _kernel_for(machine, operator), nodes, states, reserve_states(2)
+        policy, _kernel_for(policy, operator), nodes, states, reserve_states(2)
     )
 
 
@@ -164,6 +175,7 @@ class CompiledRollouts:
         It returns the same policy with the user's functions inside.
         """
         self.problem, self.setting = task.problem, task.setting
+        self.critic = task.critic
         self.follows = policy.nodes is not None
         operator = task.problem.operator
         self.weights = np.array(operator.weights(task.problem.num_actions))
@@ -208,7 +220,10 @@ class CompiledRollouts:
         """Rollouts of an array (S, A) on a tabular problem."""
         assert task.problem.tables is not None
         data = task.problem.tables.sampling
-        return cls(task, CompiledPolicy(None, data, int(task.state), table))
+        policy = CompiledPolicy(None, data, int(task.state), table)
+        if task.critic is not None:
+            policy = policy._replace(critic_data=tabulate_critic(task))
+        return cls(task, policy)
 
     @classmethod
     def of_tree(cls, task: RolloutTask, tree: Tree) -> CompiledRollouts:
@@ -237,12 +252,10 @@ class CompiledRollouts:
         first_state = tree_backend.node(0).state
         machine, states = tree_backend.machine, tree_backend.states
         if not isinstance(machine, RowMachine):
-            return cls(
-                task,
-                CompiledPolicy(
-                    machine, tree_backend.data, first_state, table, nodes, states
-                ),
+            policy = CompiledPolicy(
+                machine, tree_backend.data, first_state, table, nodes, states
             )
+            return cls(task, _with_critic(task, policy, first_state))
         machine = machine.twin()  # the tree may go on with its own
         root_words = machine.spoken.words(first_state)
         state_address, data = int(root_words.ctypes.data), machine.data
@@ -253,6 +266,8 @@ class CompiledRollouts:
         def build_whole() -> Any:
             return _with_functions(task.problem, policy, first_state, num_nodes)
 
+        if task.critic is not None:
+            return cls(task, _with_critic(task, build_whole(), first_state))
         return cls(task, policy, None if tier_choice() == ADDRESS else build_whole)
 
     def replace_table(self, table: Any) -> None:
@@ -314,6 +329,7 @@ class CompiledRollouts:
             self.rng,
             self.coins,
             self.stop.ctypes.data,
+            loop.policy.critic_data,
         )
         return int(status), int(num_finished)
 
@@ -366,6 +382,11 @@ class CompiledRollouts:
 
         machine, scratch = self.loop.policy.machine, self.loop.scratch
         fault_state = int(scratch[1]) if machine is None else machine.load(scratch, 1)
+        if status == evaluate_kernel.BAD_WORTH:
+            if self.critic is not None:
+                steps = 1 if self.critic.uses_steps else None
+                self.critic.value_at(fault_state, steps)  # raises with the number
+            raise not_finite(math.nan, fault_state)
         action, reward = int(self.meta[kernel.FAULT]), float(self.fault[0])
         complain(self.problem, self.setting, status, fault_state, action, reward)
 
@@ -374,21 +395,24 @@ def _run_rollouts(rollouts: CompiledRollouts, item: Any) -> tuple[int, int]:
     return rollouts.run_loop(*item)
 
 
-def _kernel_for(machine: Any, operator: Operator) -> Any:
+def _kernel_for(policy: CompiledPolicy, operator: Operator) -> Any:
     """The compiled rollouts for one compiled oracle, kept for the next evaluation.
 
     The oracle is kept beside its kernel, so that its identity stays its own.
     """
-    own_parts = _operator_parts(operator)
+    own_parts, machine = _operator_parts(operator), policy.machine
     if isinstance(machine, RowMachine):
         return compile_function(
             evaluate_kernel.policy_rollouts,
             nogil=True,
             **_row_parts(machine, own_parts),
         )
+    if policy.critic is not None:
+        own_parts["CRITIC"] = policy.critic
     machine_parts: dict[str, Any] = {}
     if machine is not None and machine.parts:
-        machine_parts = machine.parts | {"ROW": compile_function(_no_row)}
+        machine_parts = {"CRITIC": compile_function(constant_value)} | machine.parts
+        machine_parts |= {"ROW": compile_function(_no_row)}
     cache_key = (id(machine) if machine_parts else 0, *own_parts.values())
     if cache_key not in _kernels:
         used_parts = {
@@ -397,10 +421,43 @@ def _kernel_for(machine: Any, operator: Operator) -> Any:
             if name != "ALLOCATE"
         }
         built_kernel = compile_function(
-            evaluate_kernel.policy_rollouts, nogil=True, **used_parts, **own_parts
+            evaluate_kernel.policy_rollouts, nogil=True, **used_parts | own_parts
         )
         _kernels[cache_key] = (built_kernel, machine)
     return _kernels[cache_key][0]
+
+
+def tabulate_critic(task: RolloutTask) -> Any:
+    """(T, S) The critic's values of all states of a tabular problem, once each."""
+    problem, critic = task.problem, task.critic
+    assert problem.tables is not None and critic is not None
+    if isinstance(critic, ArrayCritic):
+        return critic.stages
+    stages = critic.tabulate(problem.tables.num_states, problem.horizon)
+    return NO_CRITIC if stages is None else stages
+
+
+def _with_critic(
+    task: RolloutTask, policy: CompiledPolicy, state: Any
+) -> CompiledPolicy:
+    """The policy with the task's critic in machine code, where there is one."""
+    if task.critic is None:
+        return policy
+    if task.problem.tables is not None:
+        return policy._replace(critic_data=tabulate_critic(task))
+    parts = critic_parts(task.critic, state)
+    assert parts is not None
+    return policy._replace(critic=parts[0], critic_data=parts[1])
+
+
+def critic_parts(critic: Critic, state: Any) -> Any:
+    """The compiled critic and its data for states like ``state``; None: Python only."""
+    from numba import typeof
+
+    try:
+        return critic.compiled_parts(typeof(state))
+    except ValueError:  # no type of machine code
+        return None
 
 
 def _row_parts(machine: RowMachine, own_parts: dict[str, Any]) -> dict[str, Any]:
