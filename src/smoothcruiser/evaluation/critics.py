@@ -515,7 +515,9 @@ def _read_dict(problem: Problem, value: Mapping[Any, Any]) -> Critic:
             raise not_finite(number, state)
         numbers.append(number)
     if not states:
-        raise InvalidInput("value is an empty dict; give values of states, or a number.")
+        raise InvalidInput(
+            "value is an empty dict; give values of states, or a number."
+        )
     has_keys = problem.key is not None
     critic = KeyedCritic(states, np.array([numbers]), problem.key_of, has_keys)
     critic.notes = (f"value: {len(states):,} states by dict; others get the mean.",)

@@ -111,8 +111,11 @@ class CompiledPolicy(NamedTuple):
     nodes: Any = None  # integers and hashes of a tree's nodes; None for tables
     states: Any = None  # the states of a tree's nodes
     held: Any = None  # has to live as long: a state that is an address
-    critic: Any = None  # the compiled critic; None for arrays by state, and without one
+    critic: Any = (
+        None  # the compiled critic; None for arrays by state, and without one
+    )
     critic_data: Any = NO_CRITIC
+    parts: dict[str, Any] | None = None  # of the kernel, in the place of others
 
 
 class _Loop(NamedTuple):
@@ -270,9 +273,9 @@ class CompiledRollouts:
             return cls(task, _with_critic(task, build_whole(), first_state))
         return cls(task, policy, None if tier_choice() == ADDRESS else build_whole)
 
-    def replace_table(self, table: Any) -> None:
-        """Play another policy from now on: an array of the same shape."""
-        policy = self.loop.policy._replace(table=table)
+    def replace_table(self, table: Any, critic_data: Any) -> None:
+        """Play another policy with another critic from now on, of the same types."""
+        policy = self.loop.policy._replace(table=table, critic_data=critic_data)
         self.loop = self.loop._replace(policy=policy)
 
     @property
@@ -409,6 +412,7 @@ def _kernel_for(policy: CompiledPolicy, operator: Operator) -> Any:
         )
     if policy.critic is not None:
         own_parts["CRITIC"] = policy.critic
+    own_parts |= policy.parts or {}
     machine_parts: dict[str, Any] = {}
     if machine is not None and machine.parts:
         machine_parts = {"CRITIC": compile_function(constant_value)} | machine.parts

@@ -1,57 +1,74 @@
-"""The policy of a search's counted model, and its rollouts.
+"""The policy and the values of a search's counted model, for paths beside the search.
 
-    pi(s) = grad F(q(s, .)),    q the counted model's action values (``counted_model``)
+    pi(s) = grad F(q(s, .)),    W(s) = v(s)
 
-in the states of which the search has samples; elsewhere the blind policy, grad F(0).
-Any policy that is chosen from the past serves the bound of ``policy_paths``; this one is
-worth more than that of the middles of intervals that are still wide.
+with q and v the counted model's values (``certified.sweeps.counted_model``), in the
+states of which the search has samples. Elsewhere the policy is blind, grad F(0), and W
+is the mean. Any policy and any W that are chosen from the past serve the bound of
+``policy_paths``; these cost no further calls.
 
-Where states are those of tables, rollouts run in compiled code, once the search does.
-Elsewhere they are interpreted; the samples are the same.
+Rollouts run in compiled code where that pays: at once where states are those of tables
+and the search is compiled, and after ``MOST_PLAIN`` calls where the step is compiled
+and a state is known by its words. Elsewhere they are interpreted. Samples are the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smoothcruiser.certified.graph import END
+from smoothcruiser.evaluation import critic_kernel
+from smoothcruiser.evaluation.critics import Critic
+from smoothcruiser.evaluation.path_fitting import Worth
 from smoothcruiser.evaluation.plain_rollouts import PlainRollouts
-from smoothcruiser.evaluation.rollouts import CompiledRollouts, RolloutTask
-from smoothcruiser.operators.dispatch import is_greedy
+from smoothcruiser.evaluation.rollouts import (
+    CompiledPolicy,
+    CompiledRollouts,
+    RolloutTask,
+)
+from smoothcruiser.operators.dispatch import builtin_blind, is_greedy
 from smoothcruiser.problem.model.tabular import Floats
+from smoothcruiser.states.table import NumberStates
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
 
+# interpreted calls of a compiled step, 15 microseconds each, before its rollouts are
+# compiled, which takes some seconds in every process
+MOST_PLAIN = 200_000
+
 
 class CountedPolicy:
-    """The policy of a search at its last refit."""
+    """The policy and W of a search at its last refit."""
 
     def __init__(self, search: Certified) -> None:
         self.search, self.problem = search, search.problem
         self.rows: Floats = np.zeros((0, search.problem.num_actions))  # by node
+        self.critic = NodeCritic(search)
         self.rollouts: Any = None
 
     def refit(self) -> None:
-        """Read the policy from the samples of now."""
+        """Read the policy and W from the samples of now."""
         memory, region = self.search.memory, self.search.region
-        _, q_values, num_sampled = region.counted.solve_all(memory.num_calls)
+        values, q_values, num_sampled = region.counted.solve_all(memory.num_calls)
         num_nodes, num_actions = memory.num_nodes, self.problem.num_actions
         pairs = memory.graph.pairs[: memory.num_pairs]
-        nodes = memory.graph.nodes[:num_nodes]
         is_known = num_sampled[pairs["node"]] > 0
         owners, actions = pairs["node"][is_known], pairs["action"][is_known]
-        values = np.full((num_nodes, num_actions), -np.inf)
-        values[owners, actions] = q_values[is_known] * nodes["sign"][owners]
+        signed_values = np.full((num_nodes, num_actions), -np.inf)
+        signed_values[owners, actions] = q_values[is_known]
         self.rows = np.zeros((num_nodes, num_actions))
         known_nodes = np.flatnonzero(num_sampled > 0)
         if is_greedy(self.problem.operator.code):
-            best_actions = values[known_nodes].argmax(axis=1)
+            best_actions = signed_values[known_nodes].argmax(axis=1)
             self.rows[known_nodes, best_actions] = 1.0
         else:
-            self._fill_rows(known_nodes, values)
+            self._fill_rows(known_nodes, signed_values)
+        self.critic.set_values(values[:num_nodes], known_nodes)
 
     def _fill_rows(self, known_nodes: Any, values: Floats) -> None:
         """Write grad F for each of the nodes."""
@@ -65,18 +82,67 @@ class CountedPolicy:
             self.rows[node, actions] = shares
             self.rows[node] /= self.rows[node].sum()
 
-    def rollouts_of(self, task: RolloutTask) -> Any:
-        """The rollouts of the policy of now; they are made once."""
-        is_compiled = self.search.region.loops.is_compiled
-        if self.problem.tables is not None and is_compiled:
-            table = self._state_table()
-            if not isinstance(self.rollouts, CompiledRollouts):
-                self._replace(CompiledRollouts.of_table(task, table))
-            self.rollouts.replace_table(table)
-        elif self.rollouts is None:
-            self._replace(PlainRollouts(task, lambda: self._follow))
+    def worth_at(self, node: int) -> Worth:
+        """The facts of W, where paths start at ``node``."""
+        return Worth(float(self.critic.node_values[node]), self.critic.bounds)
+
+    # --- rollouts ---------------------------------------------------------------
+
+    def rollouts_of(self, task: RolloutTask, calls: int) -> Any:
+        """The rollouts of the policy of now, for about so many calls."""
+        if self.problem.tables is not None:
+            if self.search.region.loops.is_compiled:
+                self._play_table(task)
+        elif self._is_worth_compiling(calls):
+            self._play_words(task)
+        if self.rollouts is None:
+            self.rollouts = PlainRollouts(task, lambda: self._follow)
         self.rollouts.hold = task.hold
         return self.rollouts
+
+    def _is_worth_compiling(self, calls: int) -> bool:
+        """Whether the step's rollouts run in machine code from now on."""
+        if isinstance(self.rollouts, CompiledRollouts):
+            return True
+        num_calls = calls + (0 if self.rollouts is None else self.rollouts.calls)
+        is_plain_key = self.problem.key is None and self.problem.value_gap is None
+        return num_calls > MOST_PLAIN and is_plain_key and self.problem.is_compiled
+
+    def _play_table(self, task: RolloutTask) -> None:
+        """Rollouts over the states of a table."""
+        table, worth = self._state_table(), self._state_worth()
+        if not isinstance(self.rollouts, CompiledRollouts):
+            assert self.problem.tables is not None
+            state, data = int(task.state), self.problem.tables.sampling
+            policy = CompiledPolicy(None, data, state, table, critic_data=worth)
+            self._replace(CompiledRollouts(task, policy))
+        self.rollouts.replace_table(table, worth)
+
+    def _play_words(self, task: RolloutTask) -> None:
+        """Rollouts over states that are known by their words."""
+        from numba import typeof
+
+        from smoothcruiser.tree.kernels.compiled_tree import machine_for
+
+        machine, data, state = machine_for(self.problem, task.state)
+        parts = self.critic.compiled_parts(typeof(state))
+        if parts is None:
+            return
+        value_function, (slots, rows, worth) = parts
+        table = slots, rows, np.ascontiguousarray(self.rows[1:])
+        critic_data = slots, rows, worth
+        if not isinstance(self.rollouts, CompiledRollouts):
+            policy = CompiledPolicy(
+                machine,
+                data,
+                state,
+                table,
+                critic=value_function,
+                critic_data=critic_data,
+                parts={"fill_policy": keyed_policy_for(self.critic.codec)},
+            )
+            self._replace(CompiledRollouts(task, policy))
+        self.rollouts.replace_table(table, critic_data)
 
     def _replace(self, rollouts: Any) -> None:
         """Go on with other rollouts, which count on."""
@@ -93,6 +159,11 @@ class CountedPolicy:
         row = self.rows[node]
         return row.tolist() if row.any() else None
 
+    def _states_of(self, nodes: Any) -> Any:
+        """The numbers of the states of nodes, for tables."""
+        states = self.search.memory.states
+        return np.array([states[node] for node in nodes.tolist()], dtype=np.int64)
+
     def _state_table(self) -> Floats:
         """The policy by states of a table, blind where it is not known."""
         tables, operator = self.problem.tables, self.problem.operator
@@ -107,12 +178,97 @@ class CountedPolicy:
                 actions = np.flatnonzero(legal[state])
                 table[state, actions] = operator.blind(weights[actions].tolist())
         known_nodes = np.flatnonzero(self.rows.any(axis=1))
-        states = np.array([self.search.memory.states[n] for n in known_nodes.tolist()])
-        if len(states):
-            table[states.astype(np.int64)] = self.rows[known_nodes]
+        table[self._states_of(known_nodes)] = self.rows[known_nodes]
         return table
+
+    def _state_worth(self) -> Floats:
+        """(1, S): W by states of a table."""
+        assert self.problem.tables is not None
+        worth = np.full((1, self.problem.tables.num_states), self.critic.mean)
+        known_nodes = np.arange(1, len(self.critic.node_values))
+        worth[0, self._states_of(known_nodes)] = self.critic.node_values[1:]
+        return worth
 
     def close(self) -> None:
         """Release threads."""
         if self.rollouts is not None:
             self.rollouts.close()
+
+
+class NodeCritic(Critic):
+    """W by the nodes of a search; states without one have the mean."""
+
+    def __init__(self, search: Certified) -> None:
+        self.search, self.mean = search, 0.0
+        self.node_values: Floats = np.zeros(1)
+        self.codec: Any = None
+
+    def set_values(self, values: Floats, known_nodes: Any) -> None:
+        """Have other values from now on; those of other nodes are the mean."""
+        known_values = values[known_nodes]
+        self.mean = float(known_values.mean()) if len(known_nodes) else 0.0
+        self.node_values = np.full(len(values), self.mean)
+        self.node_values[known_nodes] = known_values
+        node_values = self.node_values[1:]
+        self.bounds = float(node_values.min()), float(node_values.max())
+
+    def value_at(self, state: Any, steps_left: int | None = None) -> float:
+        """The value of one state."""
+        node = self.search.memory.find_node(state)
+        if node is None or node == END or node >= len(self.node_values):
+            return self.mean
+        return float(self.node_values[node])
+
+    def raw_values(self, states: Sequence[Any], steps_left: int | None) -> Floats:
+        """The values of states, one by one."""
+        return np.array([self.value_at(state) for state in states])
+
+    def compiled_parts(self, state_type: Any) -> tuple[Any, Any] | None:
+        """A hash table of the words of the states; None where words do not tell them."""
+        from smoothcruiser.states.codec import codec_of
+
+        states = self.search.memory.states
+        if self.codec is None:
+            codec = codec_of(state_type, states[1])
+            if not codec.is_plain:
+                return None
+            self.codec = codec
+        if isinstance(states, NumberStates):
+            rows = np.ascontiguousarray(states.keys[1 : states.size])
+        else:
+            rows = self.codec.encode(list(states[1:]))
+        slots = critic_kernel.make_slots(self.codec, rows)
+        worth = np.append(self.node_values[1:], self.mean)[None, :]
+        functions = critic_kernel.keyed_functions(self.codec)
+        return functions.value, (slots, rows, worth)
+
+
+FREE, find_place = critic_kernel.FREE, critic_kernel.find_place
+UNINFORMED = builtin_blind
+
+
+def keyed_policy(
+    code: int, t: float, table: Any, follows: bool, tree_node: int, state: Any,
+    action_ids: Any, num_legal: int, zeros: Any, w: Any, p: Any,
+) -> None:  # fmt: skip
+    """The probabilities of the legal actions by the words of a state (``fill_policy``).
+
+    States that are not there, and rows of zeros, are blind.
+    """
+    slots, rows, shares = table
+    row, total = slots[find_place(slots, rows, state)], 0.0
+    if row != FREE:
+        for j in range(num_legal):
+            p[j] = shares[row, action_ids[j]]
+            total += p[j]
+    if total == 0.0:
+        UNINFORMED(code, zeros[:num_legal], w[:num_legal], t, p[:num_legal])
+
+
+@cache
+def keyed_policy_for(codec: Any) -> Any:
+    """The compiled ``keyed_policy`` for one form of state."""
+    from smoothcruiser.jit.build import compile_function
+
+    functions = critic_kernel.keyed_functions(codec)
+    return compile_function(keyed_policy, find_place=functions.find_place)

@@ -31,6 +31,7 @@ from smoothcruiser.evaluation.path_fitting import (
     Fit,
     MeanBound,
     Stakes,
+    Worth,
     forecast_width,
 )
 from smoothcruiser.evaluation.path_rules import (
@@ -47,7 +48,7 @@ from smoothcruiser.problem.problem import Problem
 
 GENERATION_SHARE = 0.9  # of alpha that is left, for each generation
 PILOT_PATHS, FEWEST_PILOTS = 24, 8  # of each head that a pilot compares
-PILOT_SHARE = 0.25  # of the first block, for the pilot
+PILOT_SHARE = 0.1  # of the first block, for a pilot of further heads
 FEWEST_PATHS = 8  # below which no error is usual
 FIRST_BATCH, MOST_BATCH = 16, 2**18  # paths between two looks at the limits
 AIMED_RATIO = 2.0  # paths in the end by those of now, where no budget tells
@@ -65,7 +66,8 @@ class PolicyPaths:
 
     def __init__(self, problem: Problem, seed: int, alpha: float) -> None:
         self.problem, self.seed, self.alpha = problem, seed, alpha
-        self.stakes = Stakes(problem, None)
+        self.stakes = Stakes(problem, None)  # of the block under way, with its W
+        self.worth_seen = math.inf, -math.inf  # W on the last paths
         self.num_blocks, self.num_calls = 0, 0
         self.generation, self.is_closed = 0, False
         self.best_low = self.stakes.values[0]  # of the generations that are over
@@ -112,22 +114,27 @@ class PolicyPaths:
     def play_block(
         self,
         rollouts: Any,
+        worth: Worth,
         calls: int,
         calls_left: int,
         find_stop: Callable[[], str | None],
     ) -> tuple[str | None, Block]:
         """Play a block of about ``calls`` calls; (why it was stopped, the block).
 
+        ``worth`` is that of the control variate, which ``rollouts`` carry.
         Nothing counts before ``take_block``. ``calls_left`` is a limit.
         ``find_stop`` is called from time to time.
         """
         if self.is_closed:
             self._begin_generation()
+        self.stakes = Stakes(self.problem, None, worth)
+        self.stakes.worth_seen = self.worth_seen
         keys = Key.SEARCH_PATHS, self.num_blocks
         rollouts.rng = stream(self.seed, *keys)
         rollouts.coins = stream(self.seed, *keys, COIN)
-        block = Block(rollouts, rollouts.calls + calls_left)
+        block = Block(self.problem, rollouts, rollouts.calls + calls_left)
         if self.num_blocks == 0:
+            self.fit = self.stakes.first_fit(0)
             self._pilot(block, calls)
         num_paths = int((calls - block.num_calls) / max(1.0, self.fit.steps))
         if block.is_over or num_paths < 1:
@@ -151,6 +158,7 @@ class PolicyPaths:
         samples, rule = block.samples, block.rule
         if not len(samples):
             return
+        self._see_worth(samples)
         errors = self.stakes.errors(rule, samples)
         self.bound.take(samples[:, LOWER] - errors)
         self.bound.raise_low()
@@ -164,6 +172,12 @@ class PolicyPaths:
         self.squares += mean_shift * mean_shift * count_before * len(x) / self.count
         if len(x) >= FEWEST_PATHS:
             self.fit = self.stakes.fit(rule, samples)
+
+    def _see_worth(self, samples: Any) -> None:
+        """Remember where W lay on these paths."""
+        self.stakes.worth_seen = math.inf, -math.inf
+        self.stakes.note_worth(samples)
+        self.worth_seen = self.stakes.worth_seen
 
     def _begin_era(self, aimed_paths: float) -> PathRule:
         """Fix rule and pole of the next paths, ``aimed_paths`` of them in the end."""
@@ -183,14 +197,18 @@ class PolicyPaths:
         best_width = math.inf
         first_fit, level = self.fit, self.bound.level
         for head in self.stakes.heads():
+            batch_calls = FEWEST_PILOTS * (head + 1.0 / (1.0 - self.problem.discount))
+            most_calls = PILOT_SHARE * calls if best_width < math.inf else math.inf
             rule = self.stakes.rule(head, first_fit, 1.0, level)
             block.begin(rule)
             while len(block.samples) < PILOT_PATHS and not block.is_over:
-                if block.num_calls > PILOT_SHARE * calls and best_width < math.inf:
+                if block.num_calls + batch_calls > most_calls:
                     break
                 block.play(FEWEST_PILOTS)
             if len(block.samples) < FEWEST_PILOTS:
                 break
+            if head == 0:
+                self._see_worth(block.samples)
             fit = self.stakes.fit(rule, block.samples)
             num_paths = max(1.0, calls / max(1.0, fit.steps))
             width = self.stakes.forecast(head, fit, num_paths, level)
@@ -203,7 +221,7 @@ class PolicyPaths:
     def state(self) -> dict[str, Any]:
         """All that the next blocks depend on, as plain data."""
         data: dict[str, Any] = {name: getattr(self, name) for name in SUMS}
-        data["fit"] = list(self.fit)
+        data["fit"], data["worth_seen"] = list(self.fit), list(self.worth_seen)
         data["bound"] = {name: getattr(self.bound, name) for name in BOUND}
         copied_data: dict[str, Any] = json.loads(json.dumps(data))
         return copied_data
@@ -213,6 +231,8 @@ class PolicyPaths:
         for name in SUMS:
             setattr(self, name, data[name])
         self.fit, self.bound = Fit(*data["fit"]), self._new_bound()
+        lowest, highest = data["worth_seen"]
+        self.worth_seen = lowest, highest
         for name in BOUND:
             setattr(self.bound, name, data["bound"][name])
 
@@ -220,8 +240,9 @@ class PolicyPaths:
 class Block:
     """The paths of one block, under one rule at a time."""
 
-    def __init__(self, rollouts: Rollouts, most_calls: int) -> None:
-        self.rollouts, self.most_calls = rollouts, most_calls
+    def __init__(self, problem: Problem, rollouts: Rollouts, most_calls: int) -> None:
+        self.problem, self.rollouts = problem, rollouts
+        self.most_calls = most_calls
         self.first_call, self.rule = rollouts.calls, PathRule()
         self._parts: list[Any] = []
         self.is_over = False  # whether a path was interrupted
@@ -234,7 +255,7 @@ class Block:
         """Play so many paths, or fewer; return how many were finished."""
         samples = self.rollouts.run_paths(num_paths, self.most_calls, self.rule)
         self.is_over = len(samples) < num_paths
-        check_totals(self.rollouts.problem, samples)
+        check_totals(self.problem, samples)
         self._parts.append(samples)
         return len(samples)
 

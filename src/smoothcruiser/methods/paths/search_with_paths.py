@@ -47,10 +47,12 @@ if TYPE_CHECKING:
 
 # of a budget, before the first path: paths play the policy that the search has found,
 # and the earlier ones count as much as the later ones
-FIRST_SHARE = 0.5
+FIRST_SHARE = 2.0 / 3.0
 TURN_SHARE = 0.25  # of the calls so far, for the next turn
+LEAST_TURN = 0.02  # of the calls so far: less is not worth a new policy
 MOST_SHARE = 1.0 / 3.0  # of all calls so far, for paths
 PILOT_SHARE = 0.125  # of the calls so far, for a pilot at the least
+NEAR_WEIGHT = 2.0  # of the near end's share, where no width is aimed at
 MARK_RATIO = 1.2  # of the calls between two marks
 MOST_RATE = 1.5  # widths fall no faster than calls**-1.5, as measured (portfolio.md)
 
@@ -82,13 +84,18 @@ class PathsBesideSearch:
         memory, root = self.search.memory, position.root
         spent = memory.num_calls - position.first_call
         self._mark(spent - self.paths.num_calls, root, limits)
-        turn_calls = min(calls_left, int(TURN_SHARE * spent))
-        path_calls = self.paths.num_calls + turn_calls
-        if path_calls > MOST_SHARE * (spent + turn_calls):
-            return None, 0
         if not self._is_due(spent, root, limits):
             return None, 0
-        if self.paths.num_blocks and not self._is_worth(turn_calls, root):
+        allowed_calls = (MOST_SHARE * spent - self.paths.num_calls) / (
+            1.0 - MOST_SHARE
+        )
+        turn_calls = int(min(calls_left, TURN_SHARE * spent, allowed_calls))
+        if turn_calls < min(calls_left, LEAST_TURN * spent):
+            return None, 0
+        is_aiming = self.query.promise.asked
+        if self.paths.num_blocks and not self._is_worth(
+            turn_calls, root, is_aiming=is_aiming
+        ):
             return None, 0
         return self._play(position, limits, turn_calls, calls_left)
 
@@ -100,7 +107,7 @@ class PathsBesideSearch:
         assert loop is not None
         with pause_clock():
             self.policy.refit()
-            rollouts = self.policy.rollouts_of(self._task(position, limits))
+            rollouts = self.policy.rollouts_of(self._task(position, limits), calls)
         rollouts.deadline = limits.control.deadline - loop.ending_seconds(limits)
 
         def find_stop() -> str | None:
@@ -109,7 +116,9 @@ class PathsBesideSearch:
                 seconds_needed=loop.ending_seconds(limits)
             )
 
-        reason, block = self.paths.play_block(rollouts, calls, calls_left, find_stop)
+        reason, block = self.paths.play_block(
+            rollouts, self.policy.worth_at(root), calls, calls_left, find_stop
+        )
         if reason is not None:  # a resumed run plays the whole block again
             loop.save(position)
         self.paths.take_block(block)
@@ -133,6 +142,7 @@ class PathsBesideSearch:
             rollout_setting(problem, LONGEST),
             self.search.seed,
             limits.control.hold,
+            self.policy.critic,
         )
 
     # --- when it pays -----------------------------------------------------------
@@ -188,27 +198,42 @@ class PathsBesideSearch:
         rate = _fall_rate(before.calls, now.calls, before.half_width, now.half_width)
         return now.half_width * float(now.calls / calls) ** rate
 
-    def _is_worth(self, calls: int, root: int) -> bool:
-        """Whether so many calls narrow the interval more by paths than by search."""
+    def _is_worth(self, calls: int, root: int, *, is_aiming: bool) -> bool:
+        """Whether so many calls narrow the interval more by paths than by search.
+
+        Where nothing but a limit ends the run, each end is measured by its distance
+        from the value: the nearer one is what the policy is worth for certain.
+        """
         low, high = self.search.memory.interval(root)
-        return self.paths.forecast_low(calls) - low > self._search_gain(
-            calls, low, high
+        center = min(max(self.paths.mean, low), high)
+        below, above = center - low, high - center
+        path_gain = self.paths.forecast_low(calls) - low
+        low_gain, high_gain = self._search_gains(calls, low, high)
+        if is_aiming:  # at a width: a unit of it counts the same at either end
+            return path_gain > low_gain + high_gain
+        path_share = path_gain / below if below > 0.0 else 0.0
+        low_share = low_gain / below if below > 0.0 else 0.0
+        return NEAR_WEIGHT * path_share > low_share + (
+            high_gain / above if above > 0.0 else 0.0
         )
 
-    def _search_gain(self, calls: int, low: float, high: float) -> float:
-        """By how much so many calls of the search narrow the interval, about."""
+    def _search_gains(
+        self, calls: int, low: float, high: float
+    ) -> tuple[float, float]:
+        """By how much so many calls of the search move either end, about."""
         before, now = self._mark_before(), self.marks[-1]
         if before is None:
-            return 0.0
+            return 0.0, 0.0
         center = min(max(self.paths.mean, low), high)
-        gaps = [(before.high - center, now.high - center)]
-        if now.low >= low:
-            gaps.append((center - before.low, center - now.low))
-        gain = 0.0
-        for gap_before, gap_now in gaps:
-            rate = _fall_rate(before.calls, now.calls, gap_before, gap_now)
-            gain += gap_now * (1.0 - (now.calls / (now.calls + calls)) ** rate)
-        return gain
+        shrink = math.log(now.calls / (now.calls + calls))
+
+        def gain(gap_before: float, gap: float) -> float:
+            rate = _fall_rate(before.calls, now.calls, gap_before, gap)
+            return -gap * math.expm1(rate * shrink)
+
+        low_gain = gain(center - before.low, center - now.low)
+        high_gain = gain(before.high - center, now.high - center)
+        return low_gain if now.low >= low else 0.0, high_gain
 
     # --- the answer -------------------------------------------------------------
 
@@ -231,7 +256,7 @@ class PathsBesideSearch:
         if is_greedy(self.search.problem.operator.code):
             best_actions = tuple(
                 action
-                for action in best_actions
+                for action in best_actions or ()
                 if certificate.q_intervals[action][1] >= low
             )
         certificate = replace(
