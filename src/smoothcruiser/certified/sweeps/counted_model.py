@@ -121,13 +121,17 @@ class CountedNodes:
             return Guess(value, q_values)
         return Guess(value, q_values, self._error(), self.unsolved)
 
-    def solve_all(self, num_calls: int) -> tuple[Floats, Floats, Ints]:
+    def solve_all(
+        self, num_calls: int, start_values: Floats | None = None
+    ) -> tuple[Floats, Floats, Ints]:
         """(values by node, action values by pair, sampled pairs by node) of all nodes.
 
-        The values of the query are left as they are.
+        The values of the query are left as they are, and ``start_values`` too: where
+        they are not given, it starts from those of the query.
         """
         memory, model_copy = self.memory, copy(self)
-        model_copy.values, num_nodes = self.values.copy(), memory.num_nodes
+        start_values = self.values if start_values is None else start_values
+        model_copy.values, num_nodes = start_values.copy(), memory.num_nodes
         model_copy.settle(num_calls, np.arange(1, num_nodes, dtype=np.int64))
         q_values = np.zeros(memory.num_pairs)
         num_sampled = np.zeros(num_nodes, np.int64)

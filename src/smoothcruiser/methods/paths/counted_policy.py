@@ -49,12 +49,20 @@ class CountedPolicy:
         self.search, self.problem = search, search.problem
         self.rows: Floats = np.zeros((0, search.problem.num_actions))  # by node
         self.critic = NodeCritic(search)
+        self.values: Floats = np.zeros(0)  # by node, where the next refit starts
+        self.num_calls = -1  # of the memory, at the last refit
         self.rollouts: Any = None
 
     def refit(self) -> None:
         """Read the policy and W from the samples of now."""
         memory, region = self.search.memory, self.search.region
-        values, q_values, num_sampled = region.counted.solve_all(memory.num_calls)
+        if memory.num_calls == self.num_calls:
+            return
+        self.num_calls = memory.num_calls
+        values, q_values, num_sampled = region.counted.solve_all(
+            memory.num_calls, self.values
+        )
+        self.values = values[: memory.num_nodes]
         num_nodes, num_actions = memory.num_nodes, self.problem.num_actions
         pairs = memory.graph.pairs[: memory.num_pairs]
         is_known = num_sampled[pairs["node"]] > 0

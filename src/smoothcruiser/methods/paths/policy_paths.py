@@ -51,6 +51,7 @@ PILOT_PATHS, FEWEST_PILOTS = 24, 8  # of each head that a pilot compares
 PILOT_SHARE = 0.1  # of the first block, for a pilot of further heads
 FEWEST_PATHS = 8  # below which no error is usual
 FIRST_BATCH, MOST_BATCH = 16, 2**18  # paths between two looks at the limits
+LEAST_PATHS, NEEDED_RATIO = 16, 1.05  # of a block, and from one forecast to the next
 AIMED_RATIO = 2.0  # paths in the end by those of now, where no budget tells
 
 # the numbers that a snapshot keeps, beside those of the bound and of the fit
@@ -109,6 +110,13 @@ class PolicyPaths:
         sd = math.sqrt(self.squares / (self.count - 1))
         return self.fit._replace(mean=self.mean, sd=max(sd, self.fit.sd))
 
+    def calls_needed(self, low: float, most_calls: int) -> int:
+        """The calls that bring the bound to ``low``, about; at most ``most_calls``."""
+        calls = LEAST_PATHS * max(1.0, self.fit.steps)
+        while calls < most_calls and self.forecast_low(calls) < low:
+            calls *= NEEDED_RATIO
+        return min(most_calls, math.ceil(calls))
+
     # --- blocks -----------------------------------------------------------------
 
     def play_block(
@@ -121,6 +129,7 @@ class PolicyPaths:
     ) -> tuple[str | None, Block]:
         """Play a block of about ``calls`` calls; (why it was stopped, the block).
 
+        The first one is a pilot, which chooses the rule and is not bet on.
         ``worth`` is that of the control variate, which ``rollouts`` carry.
         Nothing counts before ``take_block``. ``calls_left`` is a limit.
         ``find_stop`` is called from time to time.
@@ -136,14 +145,14 @@ class PolicyPaths:
         if self.num_blocks == 0:
             self.fit = self.stakes.first_fit(0)
             self._pilot(block, calls)
-        num_paths = int((calls - block.num_calls) / max(1.0, self.fit.steps))
-        if block.is_over or num_paths < 1:
             return find_stop(), block
+        num_paths = int(calls / max(1.0, self.fit.steps))
         path_calls = self.num_calls + calls_left
         most_paths = self.count + path_calls / max(1.0, self.fit.steps)
         aimed_paths = min(AIMED_RATIO * (self.count + num_paths), most_paths)
         block.begin(self._begin_era(max(1.0, aimed_paths)))
         reason, size = None, FIRST_BATCH
+        num_paths = max(1, num_paths)
         while num_paths > 0 and not block.is_over and reason is None:
             num_paths -= block.play(min(size, num_paths))
             size = min(2 * size, MOST_BATCH)

@@ -53,6 +53,7 @@ LEAST_TURN = 0.02  # of the calls so far: less is not worth a new policy
 MOST_SHARE = 1.0 / 3.0  # of all calls so far, for paths
 PILOT_SHARE = 0.125  # of the calls so far, for a pilot at the least
 NEAR_WEIGHT = 2.0  # of the near end's share, where no width is aimed at
+FAR_SHARE = 0.95  # of the width that is aimed at: above it, paths cannot do the rest
 MARK_RATIO = 1.2  # of the calls between two marks
 MOST_RATE = 1.5  # widths fall no faster than calls**-1.5, as measured (portfolio.md)
 
@@ -83,21 +84,42 @@ class PathsBesideSearch:
         """Play paths if that is worth more than the search; (why to stop, calls)."""
         memory, root = self.search.memory, position.root
         spent = memory.num_calls - position.first_call
-        self._mark(spent - self.paths.num_calls, root, limits)
-        if not self._is_due(spent, root, limits):
+        is_new = self._mark(spent - self.paths.num_calls, root, limits)
+        if self.paths.num_blocks:
+            self._show_low(root)
+        elif not is_new or not self._is_due(spent, root, limits):
+            import os
+            if is_new and os.environ.get("FAR") and limits.target == "value" and self.query.promise.asked:
+                row = self.search.memory.graph.nodes[root]
+                self.policy.refit(); v=self._counted_value(root)
+                self.search.region.steer_far(v - (float(row["upper"])-v))
             return None, 0
-        allowed_calls = (MOST_SHARE * spent - self.paths.num_calls) / (
-            1.0 - MOST_SHARE
-        )
-        turn_calls = int(min(calls_left, TURN_SHARE * spent, allowed_calls))
-        if turn_calls < min(calls_left, LEAST_TURN * spent):
-            return None, 0
-        is_aiming = self.query.promise.asked
-        if self.paths.num_blocks and not self._is_worth(
-            turn_calls, root, is_aiming=is_aiming
-        ):
+        turn_calls = self._turn_calls(spent, root, limits, calls_left)
+        if turn_calls == 0:
             return None, 0
         return self._play(position, limits, turn_calls, calls_left)
+
+    def _turn_calls(
+        self, spent: int, root: int, limits: QueryLimits, calls_left: int
+    ) -> int:
+        """The calls of a turn; 0: it is the search's turn."""
+        paths, interval = self.paths, self.search.memory.interval(root)
+        if self._search_will_do(root, limits):
+            return 0
+        allowed_calls = (MOST_SHARE * spent - paths.num_calls) / (1.0 - MOST_SHARE)
+        most_calls = int(min(calls_left, TURN_SHARE * spent, allowed_calls))
+        if most_calls < min(calls_left, LEAST_TURN * spent):
+            return 0
+        if paths.num_blocks == 0:
+            return most_calls
+        goal = self._goal(limits)
+        if goal is not None and limits.target == "value":
+            needed_low = interval[1] - 2.0 * goal
+            needed_calls = paths.calls_needed(needed_low, most_calls)
+            if needed_calls < most_calls:
+                return needed_calls
+        is_aiming = self.query.promise.asked
+        return most_calls if self._is_worth(most_calls, root, is_aiming) else 0
 
     def _play(
         self, position: QueryProgress, limits: QueryLimits, calls: int, calls_left: int
@@ -105,8 +127,8 @@ class PathsBesideSearch:
         """Play a block of paths; (why to stop, calls)."""
         search, loop, root = self.search, self.search.loop, position.root
         assert loop is not None
+        self.policy.refit()
         with pause_clock():
-            self.policy.refit()
             rollouts = self.policy.rollouts_of(self._task(position, limits), calls)
         rollouts.deadline = limits.control.deadline - loop.ending_seconds(limits)
 
@@ -130,8 +152,16 @@ class PathsBesideSearch:
         return reason, block.num_calls
 
     def _show_low(self, root: int) -> None:
-        """Let the search know of the end that comes from paths."""
-        self.search.memory.other_ends[root] = self.paths.low, math.inf
+        """Let the search know of the end that comes from paths.
+
+        Where it is above the search's own, samples are steered to the other end. The
+        wish is as far below as the interval is wide; it enters no bound.
+        """
+        search, low = self.search, self.paths.low
+        search.memory.other_ends[root] = low, math.inf
+        row = search.memory.graph.nodes[root]
+        is_ahead = low > float(row["lower"])
+        search.region.steer_far(2.0 * low - float(row["upper"]) if is_ahead else None)
 
     def _task(self, position: QueryProgress, limits: QueryLimits) -> RolloutTask:
         """What all paths share."""
@@ -147,10 +177,10 @@ class PathsBesideSearch:
 
     # --- when it pays -----------------------------------------------------------
 
-    def _mark(self, calls: int, root: int, limits: QueryLimits) -> None:
-        """Mark the search's own interval where its calls have grown."""
+    def _mark(self, calls: int, root: int, limits: QueryLimits) -> bool:
+        """Mark the search's own interval where its calls have grown; whether they have."""
         if self.marks and calls < MARK_RATIO * self.marks[-1].calls:
-            return
+            return False
         memory = self.search.memory
         row, half_width = (
             memory.graph.nodes[root],
@@ -158,25 +188,59 @@ class PathsBesideSearch:
         )
         ends = float(row["lower"]), float(row["upper"])
         self.marks.append(Mark(calls, *ends, half_width))
+        return True
 
     def _is_due(self, spent: int, root: int, limits: QueryLimits) -> bool:
-        """Whether the search has had its first share, and will not do alone."""
+        """Whether the first path is due: a pilot is cheap, and the policy is good.
+
+        The first paths count as much as the last ones, so they begin late: where a
+        budget or a time limit is about to end the run, or the far end of the search is
+        near enough for paths to do the rest.
+        """
         path_steps = 1.0 / (1.0 - self.search.problem.discount)
         if PILOT_SHARE * spent < PILOT_PATHS * path_steps:
             return False
-        goal = limits.goal_at(self.search.memory.interval(root))
-        if goal is not None and limits.target == "q_values":
-            # paths narrow the value alone: the search does the rest if it can
-            search_calls = limits.budget - self.paths.num_calls
-            if self._forecast_width(search_calls) <= goal:
-                return False
-        if self.paths.num_blocks:
-            return True
         has_budget = self.query.limits.calls is not None
         if has_budget and spent >= FIRST_SHARE * limits.budget:
             return True
-        has_end_elsewhere = self.query.promise.asked or not has_budget
-        return has_end_elsewhere and not self._has_halved()
+        clock = limits.control.clock
+        if clock.is_limited and self.search.keeper is None:  # a store keeps its bits
+            is_late = clock.left() <= (1.0 - FIRST_SHARE) * clock.limit
+            if is_late:
+                return True
+        if limits.target != "value" or not self.query.promise.asked:
+            has_end = has_budget or clock.is_limited
+            return not has_end and not self._has_halved()
+        self.policy.refit()
+        goal, value = self._goal(limits), self._counted_value(root)
+        if goal is None:
+            return False
+        return self.marks[-1].high - value <= FAR_SHARE * 2.0 * goal
+
+    def _counted_value(self, root: int) -> float:
+        """The counted model's value, within the interval."""
+        low, high = self.search.memory.interval(root)
+        return min(max(float(self.policy.critic.node_values[root]), low), high)
+
+    def _goal(self, limits: QueryLimits) -> float | None:
+        """The half-width that is aimed at, about, where one is."""
+        if self.policy.num_calls < 0:
+            return None if limits.relative is not None else limits.goal
+        position = self.search.position
+        assert position is not None
+        value = self._counted_value(position.root)
+        return limits.goal_at((value, value))
+
+    def _search_will_do(self, root: int, limits: QueryLimits) -> bool:
+        """Whether the search alone keeps a promise on all action values in time.
+
+        Paths narrow the value alone.
+        """
+        if limits.target != "q_values":
+            return False
+        goal = limits.goal_at(self.search.memory.interval(root))
+        search_calls = limits.budget - self.paths.num_calls
+        return goal is not None and self._forecast_width(search_calls) <= goal
 
     def _mark_before(self) -> Mark | None:
         """The last mark with at most half of the search's calls."""
@@ -196,9 +260,9 @@ class PathsBesideSearch:
         if before is None or calls <= now.calls:
             return now.half_width
         rate = _fall_rate(before.calls, now.calls, before.half_width, now.half_width)
-        return now.half_width * float(now.calls / calls) ** rate
+        return now.half_width * math.exp(rate * math.log(now.calls / calls))
 
-    def _is_worth(self, calls: int, root: int, *, is_aiming: bool) -> bool:
+    def _is_worth(self, calls: int, root: int, is_aiming: bool) -> bool:
         """Whether so many calls narrow the interval more by paths than by search.
 
         Where nothing but a limit ends the run, each end is measured by its distance
@@ -299,7 +363,11 @@ class PathsBesideSearch:
     def sections(self) -> dict[str, Any]:
         """The section of a snapshot."""
         data = {"paths": self.paths.state(), "marks": self.marks}
-        return {"paths": np.frombuffer(json.dumps(data).encode(), np.uint8)}
+        text = json.dumps(data).encode()
+        return {
+            "paths": np.frombuffer(text, np.uint8),
+            "path_values": self.policy.values,
+        }
 
     def read_sections(
         self, sections: dict[str, Any], require: Callable[[bool, str], None]
@@ -309,6 +377,7 @@ class PathsBesideSearch:
         data = json.loads(bytes(sections["paths"]))
         self.paths.set_state(data["paths"])
         self.marks = [Mark(*mark) for mark in data["marks"]]
+        self.policy.values = np.frombuffer(sections["path_values"], np.float64).copy()
         position = self.search.position
         if position is not None and self.paths.num_blocks:
             self._show_low(position.root)
