@@ -117,6 +117,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python -m benchmarks.coverage.horizon_coverage --runs 2500 --families partly "at the" --out docs/evidence/declared-coverage.md
 	@$(BIN)/python -m benchmarks.coverage.trust --runs 500 --out docs/evidence/trust.md
 	@$(BIN)/python -m benchmarks.certified.evaluate_paths --out docs/evidence/evaluate-paths.md
+	@$(BIN)/python -m benchmarks.certified.critic_paths --out docs/evidence/critic-paths.md
 	@$(BIN)/python -m benchmarks.certified.path_evidence --out docs/evidence/path-evidence.md
 	@$(BIN)/python -m benchmarks.exact.verification --out docs/evidence/verification.md
 	@$(BIN)/python -m benchmarks.worlds.worlds --out docs/evidence/worlds.md

@@ -34,7 +34,7 @@ from scipy.stats import binom
 import smoothcruiser as sc
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.exact.solution import Solution
-from smoothcruiser.methods.relaxing import PreparedRelaxation, with_operator
+from smoothcruiser.methods.schedules.relaxing import PreparedRelaxation, with_operator
 from smoothcruiser.operators import TemperedOperator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query

@@ -48,7 +48,7 @@ RECORDS = Path("docs") / "evidence" / "mutation-run.json"
 SEED, NUM_MUTANTS, MOST_COMPILED = 36, 60, 12
 CORE = re.compile(
     r"(operators|theory|schedule|engines|certified|tree|exact|evaluation|problem|jit|store)/"
-    r"|query\.py|methods/schedule_within_limits\.py"
+    r"|query\.py|methods/schedules/schedule_within_limits\.py"
 )
 # Text and clocks, whose faults are no wrong answers; extras that tests have in part.
 OUTSIDE = re.compile(r"text|notes|view|calibrate|dask|jax|zoo|__init__|price_forecast")

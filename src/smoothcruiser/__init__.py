@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from smoothcruiser.methods.base import Prepared
     from smoothcruiser.methods.certified_search import CertifiedSearch
     from smoothcruiser.methods.exact_method import Exact
-    from smoothcruiser.methods.scheduled import (
+    from smoothcruiser.methods.schedules.scheduled import (
         Paper,
         SmoothCruiser,
         SparseSampling,
@@ -197,7 +197,7 @@ _HOMES = {
     "methods.certified_search": ("CertifiedSearch",),
     "methods.exact_method": ("Exact",),
     "methods.stored_sessions": ("resume",),
-    "methods.scheduled": ("Paper", "SmoothCruiser", "SparseSampling", "run"),
+    "methods.schedules.scheduled": ("Paper", "SmoothCruiser", "SparseSampling", "run"),
     "operators": (
         "CustomOperator",
         "Entropy",

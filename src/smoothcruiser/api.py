@@ -10,7 +10,7 @@ promise for less (docs/auto.md). Its ``notes`` have the choice and the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -64,6 +64,18 @@ def _problem_of(verb: str, problem: Any, keywords: Any) -> tuple[Problem, Any]:
     if isinstance(problem, Problem):
         return problem, keywords
     return live_problem(f"{verb} takes", problem, keywords)
+
+
+def checked_query(
+    problem: Problem, state: Any, keywords: Any
+) -> tuple[Query, Callable[[Estimate], Estimate]]:
+    """The request, and the function that turns its answer into that of ``problem``."""
+    if not isinstance(problem, Problem) or None not in problem.reward_range:
+        return Query.of(problem, state, **keywords), lambda estimate: estimate
+    from smoothcruiser.methods.unbounded_rewards import capped_query
+
+    check_keywords("plan", keywords, KEYWORDS)
+    return capped_query(problem, state, keywords)
 
 
 @named_keywords
@@ -124,11 +136,11 @@ def plan(
             and may return False to stop with the answer so far (docs/progress.md).
     """
     problem, keywords = _problem_of("plan", problem, keywords)
-    query = Query.of(problem, state, **keywords)
+    query, widen = checked_query(problem, state, keywords)
     if query.state is None:
         problem.start(None)  # refuses: nobody has named a state
     chosen_method = resolve(method, options, delta_prime=delta_prime, certify=certify)
-    return run_request(chosen_method, query)
+    return widen(run_request(chosen_method, query))
 
 
 @named_keywords
@@ -275,14 +287,12 @@ def explain(
     """
     problem, keywords = _problem_of("explain", problem, keywords)
     check_keywords("explain", keywords, KEYWORDS)
-    explanation: Schedule | Explanation = prepare(
-        problem,
-        state,
-        method=method,
-        options=options,
-        delta_prime=delta_prime,
-        **keywords,
-    ).explanation
+    query, _ = checked_query(problem, state, keywords)
+    chosen_method = resolve(method, options, delta_prime=delta_prime)
+    with show_bar(query.progress):
+        explanation: Schedule | Explanation = prepare_answer(
+            chosen_method, query
+        ).explanation
     return explanation
 
 
@@ -376,11 +386,16 @@ def evaluate(
 
     problem, keywords = _problem_of("evaluate", problem, keywords)
     check_keywords("evaluate", keywords, KEYWORDS)
-    query = Query.of(problem, evaluation.start_of(policy, state), **keywords)
+    start_state = evaluation.start_of(policy, state)
+    query, widen = checked_query(problem, start_state, keywords)
     if not query.given <= EVALUATES:
         refuse_unused("evaluate", query, EVALUATES)
     with show_bar(query.progress):
+<<<<<<< HEAD
         estimate = evaluation.evaluate(query, policy, value)
+=======
+        estimate = widen(evaluation.evaluate(query, policy, value))
+>>>>>>> critic/main
         delta_remark = remark_on_delta(query.promise.delta)
         if delta_remark is not None:
             estimate = replace(estimate, notes=(*estimate.notes, delta_remark))

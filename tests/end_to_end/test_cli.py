@@ -14,7 +14,7 @@ import pytest
 import smoothcruiser as sc
 from fresh_process import run_python, run_words
 from smoothcruiser.methods.base import Forecast
-from smoothcruiser.methods.schedule_run import store_record
+from smoothcruiser.methods.schedules.schedule_run import store_record
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.relaxation import Relaxation
 from smoothcruiser.schedule.text import picture

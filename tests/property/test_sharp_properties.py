@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import smoothcruiser as sc
 from smoothcruiser.engines.inspection import look
-from smoothcruiser.methods import schedule_within_limits
+from smoothcruiser.methods.schedules import schedule_within_limits
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.run_control.call_ledger import CallLedger
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling

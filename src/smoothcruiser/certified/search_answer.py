@@ -24,6 +24,7 @@ from itertools import product
 from typing import Any
 
 from smoothcruiser.certified.query_limits import FULL, QueryLimits
+from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.search_state import SearchState
 from smoothcruiser.certified.sweeps.counted_model import UNKNOWN, Guess
 from smoothcruiser.estimate import (
@@ -111,11 +112,10 @@ def answer(
     )
     return describe(
         problem,
-        memory.graph,
+        memory,
         root,
         state,
         guess=guess,
-        interval=memory.interval(root),
         confidence=1.0 if is_exact else 1.0 - search.delta,
         bound="interval iteration" if is_exact else search.bound.word,
         assumptions=search.assumed,
@@ -149,12 +149,11 @@ def promised_within(
 
 def describe(
     problem: Problem,
-    g: Any,
+    memory: Memory,
     root: int,
     state: Any,
     *,
     guess: Guess,
-    interval: Interval,
     confidence: float,
     bound: str,
     assumptions: tuple[str, ...],
@@ -165,8 +164,8 @@ def describe(
     Where it says ``within``, the value and the action values are at most so far from
     either end. Beside them it has the policy, its loss and the actions that may be best.
     """
-    node = g.nodes[root]
-    pairs = g.pairs[node["first"] : node["first"] + node["size"]]
+    node, interval = memory.graph.nodes[root], memory.interval(root)
+    pairs = memory.pairs_of(root)
     player, actions = 1 if node["sign"] > 0 else 2, pairs["action"].tolist()
     priors = problem.operator.weights(problem.num_actions)
     spread, value = spread_guess(problem, pairs, player, guess)

@@ -358,11 +358,10 @@ def _known_at(
             guess = guess._replace(within=promised_within(limits, interval))
     return describe(
         search.problem,
-        memory.graph,
+        memory,
         node,
         state,
         guess=guess,
-        interval=memory.interval(node),
         confidence=1.0 if search.shares.exact else 1.0 - search.delta,
         bound="interval iteration" if search.shares.exact else search.bound.word,
         assumptions=search.assumed,

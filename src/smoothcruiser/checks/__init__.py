@@ -42,6 +42,7 @@ from smoothcruiser.checks.probe import Finding, Probe, Verdict
 from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.build import is_compiled
+from smoothcruiser.methods.unbounded_rewards import capped_problem
 from smoothcruiser.problem.arguments import check_call_seconds, check_seed
 from smoothcruiser.problem.declaration_checks import is_undiscounted
 from smoothcruiser.problem.problem import Problem
@@ -115,6 +116,9 @@ TESTS: tuple[tuple[str, Callable[[Probe], Finding]], ...] = (
 )
 
 
+WIDEST = 1e12  # in the place of an open end of reward_range
+
+
 @named_keywords
 @stoppable()
 def check(
@@ -146,6 +150,8 @@ def check(
         True
     """
     check_problem(problem)
+    if None in problem.reward_range:  # any finite number is in such a range
+        problem = capped_problem(problem, WIDEST)
     check_call_seconds(call_seconds)
     check_seed(seed)
     failure_probability = Promise(delta=check_delta(delta)).failure()

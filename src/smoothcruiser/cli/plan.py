@@ -249,15 +249,15 @@ def _plan_one(
     request: dict[str, Any], compare_exact: bool, head: Head
 ) -> tuple[Any, Any]:
     """The estimate, and the exact one where it was requested and exists."""
+    from smoothcruiser import api
     from smoothcruiser.methods.base import prepare_answer, unstarted_estimate
     from smoothcruiser.progress import show_bar
-    from smoothcruiser.query import Query
 
     problem, method, keywords = _method_of(request, head)
     start_state = state_of(problem, keywords.pop("state"))
     truth, notes = _truth(problem, start_state) if compare_exact else (None, ())
     head.about(problem, start_state)
-    query = Query.of(problem, start_state, **keywords)
+    query, widen = api.checked_query(problem, start_state, keywords)
     try:
         with show_bar(query.progress):
             ready = prepare_answer(method, query)
@@ -267,6 +267,7 @@ def _plan_one(
         estimate = ready.run()
     except KeyboardInterrupt as interrupt:
         estimate = unstarted_estimate(method, query, interrupt)
+    estimate = widen(estimate)
     return replace(estimate, notes=(*estimate.notes, *notes)), truth
 
 

@@ -18,7 +18,7 @@ call is made twice, and no bit of the answer changes. The stopping rule is then 
 to the samples of the pilot as if they came again and again; where it first holds is
 where the action likely stops. No promise rests on it.
 
-Left out: the requests that have a pilot (``methods.scheduled``).
+Left out: the requests that have a pilot (``methods.schedules.scheduled``).
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ class PathRun:
         self.crossed = False
         self.shown = stakes.values  # the last interval that was not empty
         self.rule = PathRule()
-        self.head, self.fit = 0, stakes.first_fit(0)
+        self.head = stakes.heads()[0]
+        self.fit = stakes.first_fit(self.head)
         self.warned = False
         self.started, self.calls_before = time.perf_counter(), rollouts.calls
 

@@ -61,9 +61,9 @@ class Methods(MutableMapping[str, Method]):
 METHODS = Methods(
     {
         "auto": "methods.auto:Auto",
-        "smoothcruiser": "methods.scheduled:SmoothCruiser",
-        "paper": "methods.scheduled:Paper",
-        "sparse-sampling": "methods.scheduled:SparseSampling",
+        "smoothcruiser": "methods.schedules.scheduled:SmoothCruiser",
+        "paper": "methods.schedules.scheduled:Paper",
+        "sparse-sampling": "methods.schedules.scheduled:SparseSampling",
         "certified": "methods.certified_search:CertifiedSearch",
         "exact": "methods.exact_method:Exact",
         "uct": "tree.search_rules:UCT",

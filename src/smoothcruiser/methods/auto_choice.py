@@ -31,7 +31,7 @@ from smoothcruiser.methods.advice import (
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
 from smoothcruiser.methods.certified_search import CertifiedSearch, cannot_search
 from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
-from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
+from smoothcruiser.methods.schedules.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.problem.declaration_checks import is_undiscounted, refuse_unbounded
 from smoothcruiser.problem.model.known_outcomes import BadRow, NoRow
 from smoothcruiser.query import Query

@@ -100,8 +100,8 @@ class CertifiedSearch(Method):
             return PreparedSearch(
                 method=self, query=query, explanation=_forecast_reading(query)
             )
-        helped = is_helped(query)
-        search_part = 1.0 - PATH_SHARE if helped else 1.0
+        has_paths = is_helped(query)
+        search_part = 1.0 - PATH_SHARE if has_paths else 1.0
         forecast = CertifiedForecast(
             problem.facts,
             promise.epsilon if promise.relative is None else None,
@@ -111,7 +111,7 @@ class CertifiedSearch(Method):
             bound=self.bound or default_bound(problem),
             priced=is_priced(problem),
             part=delta_in_order(problem, search_part),
-            helped=helped,
+            has_paths=has_paths,
         )
         return PreparedSearch(method=self, query=query, explanation=forecast)
 
@@ -182,10 +182,10 @@ class PreparedSearch(Prepared):
     method: CertifiedSearch
 
     @property
-    def helped(self) -> bool:
+    def has_paths(self) -> bool:
         """Whether paths help; a stored search goes on as it began."""
         if self.stored is not None:
-            return bool(self.stored.plan.get("helped"))
+            return bool(self.stored.plan.get("has_paths"))
         return is_helped(self.query)
 
     def answer(self) -> Estimate:
@@ -193,7 +193,9 @@ class PreparedSearch(Prepared):
         query = replace(self.query, state=self.query.place)
         with (  # also while modules are imported and workers end
             stoppable_run(),
-            closing(memory_of(query, self.method.bound, helped=self.helped)) as memory,
+            closing(
+                memory_of(query, self.method.bound, has_paths=self.has_paths)
+            ) as memory,
         ):
             if query.compute.store is None:
                 return self.annotated(ask(memory, query, DEFAULT_BUDGET))
@@ -322,8 +324,8 @@ def _replay_samples(stored: Certified, query: Query, run: int) -> None:
         return
     limits = replace(query.limits, calls=budget)
     query = replace(query, limits=limits, compute=Compute(), progress=None)
-    is_helped_too = stored.helper is not None  # the samples depend on the shares
-    replayed = memory_of(query, stored.bound.word, helped=is_helped_too)
+    has_paths = stored.helper is not None  # the samples depend on the shares
+    replayed = memory_of(query, stored.bound.word, has_paths=has_paths)
     try:
         ask(replayed, query, budget)
         is_same = has_same_samples(stored, replayed, query.place)
@@ -353,7 +355,7 @@ def _store_record(query: Query, memory: Certified) -> Record:
             "budget": limits.calls,
             "max_states": limits.max_states,
             "bound": memory.bound.word,
-            "helped": memory.helper is not None,
+            "has_paths": memory.helper is not None,
         },
         state=query.place,
         seed=query.seed,
@@ -398,12 +400,14 @@ class CertifiedSession(Session):
             self._memory.close()
 
 
-def memory_of(query: Query, bound: str | None, *, helped: bool = False) -> Certified:
-    """An empty memory for the query; where it is ``helped``, with paths beside it."""
+def memory_of(
+    query: Query, bound: str | None, *, has_paths: bool = False
+) -> Certified:
+    """An empty memory for the query; where it ``has_paths``, with paths beside it."""
     from smoothcruiser.certified.search import Certified
 
     compute, delta = query.compute, query.promise.delta
-    if helped:
+    if has_paths:
         delta = (1.0 - PATH_SHARE) * query.promise.failure()
     search = Certified(
         query.problem,
@@ -416,7 +420,7 @@ def memory_of(query: Query, bound: str | None, *, helped: bool = False) -> Certi
         scheduler=compute.scheduler,
         tls=compute.tls,
     )
-    if helped:
+    if has_paths:
         from smoothcruiser.methods.paths.search_with_paths import PathsBesideSearch
 
         search.helper = PathsBesideSearch(

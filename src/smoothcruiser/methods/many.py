@@ -57,7 +57,7 @@ from smoothcruiser.methods.base import (
     with_delta,
 )
 from smoothcruiser.methods.portfolio import Race, choice_notes, unstarted_if_late
-from smoothcruiser.methods.schedule_run import combine_estimates
+from smoothcruiser.methods.schedules.schedule_run import combine_estimates
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import (
     Callback,

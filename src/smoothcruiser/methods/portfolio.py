@@ -20,12 +20,12 @@ from smoothcruiser.displayable import Shown, brief
 from smoothcruiser.estimate import Estimate, Interval
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, UnstartedAnswer
 from smoothcruiser.methods.certified_search import PreparedSearch, ask, memory_of
-from smoothcruiser.methods.schedule_run import (
+from smoothcruiser.methods.schedules.schedule_run import (
     combine_estimates,
     intersect_intervals,
     with_calls_before,
 )
-from smoothcruiser.methods.scheduled import PreparedSchedule
+from smoothcruiser.methods.schedules.scheduled import PreparedSchedule
 from smoothcruiser.progress import Progress, add_earlier_work, says_stop
 from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of

@@ -8,7 +8,7 @@ versions. The bits are those of a run that was never stopped.
 A session that prepares once, for ``auto``, which would prepare every decision anew.
 
 Preparing a schedule takes longer than a short decision may
-(``methods.scheduled.ScheduleSession``), and ``auto`` looks at the simulator besides. So
+(``methods.schedules.scheduled.ScheduleSession``), and ``auto`` looks at the simulator besides. So
 ``AutoSession``, under a time limit, lets ``auto`` choose once, at the first state, and
 continues with the chosen method's own session. Certified search then keeps one memory,
 and one delta, for all decisions (with a horizon each decision has its own); where
@@ -31,8 +31,8 @@ from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import METHODS
 from smoothcruiser.methods.base import Prepared, Session, prepare_answer
 from smoothcruiser.methods.portfolio import ChosenMethod, Race, choice_notes
-from smoothcruiser.methods.schedule_run import with_calls_before
-from smoothcruiser.methods.scheduled import (
+from smoothcruiser.methods.schedules.schedule_run import with_calls_before
+from smoothcruiser.methods.schedules.scheduled import (
     PreparedSchedule,
     ScheduleSession,
     SmoothCruiser,

@@ -165,6 +165,8 @@ def has_bounded_total(problem: ProblemFields) -> bool:
     some steps, and a range of the total, or two numbers that bound V, where partial sums
     have one direction.
     """
+    if None in problem.reward_range:
+        return False
     reward_low, reward_high = problem.reward_range
     one_sign = reward_low >= 0.0 or reward_high <= 0.0
     return (
@@ -382,9 +384,13 @@ def check_declared(p: ProblemFields) -> None:
             f"or None, got {shorten_value(p.horizon)}."
         ),
     )
-    check_range("reward_range", p.reward_range)
+    _check_rewards(p)
     _check_discount(p)
-    largest_unit = max(p.operator.strength, *(abs(bound) for bound in p.reward_range))
+    largest_unit = max(
+        p.operator.strength,
+        0.0,
+        *(abs(bound) for bound in p.reward_range if bound is not None),
+    )
     _require(
         largest_unit <= LARGEST_UNIT,
         (
@@ -429,6 +435,42 @@ def check_declared(p: ProblemFields) -> None:
     check_chances(p)
     check_totals(p)
     check_bounds(p)
+
+
+def _check_rewards(p: ProblemFields) -> None:
+    """Refuse a range that is none, and an open one without a moment."""
+    reward_range: Any = p.reward_range
+    is_pair = isinstance(reward_range, tuple | list) and len(reward_range) == 2
+    if not is_pair or None not in reward_range:
+        check_range("reward_range", reward_range)
+        _require(
+            p.reward_moment is None,
+            (
+                "reward_moment is for rewards without a range; drop it, or leave an end "
+                f"of reward_range={tuple(reward_range)} open with None."
+            ),
+        )
+        return
+    _require(
+        all(bound is None or _is_number(bound) for bound in reward_range),
+        (
+            "reward_range must be (low, high), numbers or None for an open end, got "
+            f"{shorten_value(reward_range)}."
+        ),
+    )
+    moment: Any = p.reward_moment
+    _require(
+        isinstance(moment, tuple | list)
+        and len(moment) == 2
+        and all(_is_number(number) for number in moment)
+        and moment[0] > 1
+        and moment[1] > 0,
+        (
+            f"reward_range={tuple(reward_range)} has an open end: declare reward_moment="
+            "(p, M), the mean of |reward|**p is at most M for every state and action "
+            f"(p > 1, such as (4, 2000.0)), got {shorten_value(moment)}."
+        ),
+    )
 
 
 def _check_discount(p: ProblemFields) -> None:

@@ -511,6 +511,8 @@ class ProblemFields:
     discount: float
     operator: Operator
     reward_range: tuple[float, float] = (0.0, 1.0)
+    # (p, M): E|reward|**p <= M, where an end of the range is None
+    reward_moment: tuple[float, float] | None = None
     legal: Callable[[Any, int], bool] | None = None
     # True: only the step's own terminated flag ends an episode
     terminal: Callable[[Any], bool] | bool | None = None

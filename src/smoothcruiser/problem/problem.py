@@ -129,6 +129,11 @@ class Problem(Declared, ProblemFields, Shown):
     @cached_property
     def facts(self) -> Facts:
         """The facts that a promise may rely on before the first call."""
+        if None in self.reward_range:
+            raise InvalidInput(
+                f"This needs rewards with a range, and reward_range is {self.reward_range}; "
+                "give both ends. plan, explain and evaluate take open ranges."
+            )
         fewest = self.num_actions if self.legal is None else 1
         return Facts(
             num_actions=self.num_actions,
@@ -323,7 +328,10 @@ class MDP(Problem):
             totals.
         operator: the smooth maximum, such as ``Entropy(1.0)``, ``Max()`` or "max".
         reward_range: (low, high), which holds every reward; the default is (0,
-            1).
+            1). An end is None where rewards have no bound (a Poisson demand, a
+            lognormal price); then ``reward_moment`` has to be declared.
+        reward_moment: (p, M) with p > 1: the mean of |reward|**p is at most M for
+            every state and action. The larger p, the narrower the answer.
         legal: ``legal(state, action)``; by default every action is legal
             everywhere.
         terminal: ``terminal(state)``, or True if only the step's ``terminated``

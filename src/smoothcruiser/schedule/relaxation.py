@@ -28,7 +28,7 @@ legend   symbol   public name
                   the relaxation; 0 is plain max
 
 This file decides the split of epsilon, by trying shares with the schedule
-compiler. It leaves out running the plan (``methods.relaxing``). Proofs:
+compiler. It leaves out running the plan (``methods.schedules.relaxing``). Proofs:
 docs/theory.md, section 11.
 """
 

@@ -10,7 +10,7 @@ import smoothcruiser as sc
 from smoothcruiser.estimate import ADVICE
 from smoothcruiser.methods import advice as sentences
 from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
-from smoothcruiser.methods.schedule_run import combine_estimates
+from smoothcruiser.methods.schedules.schedule_run import combine_estimates
 from smoothcruiser.query import Query
 
 PROMISE = {"epsilon": "5%", "delta": 0.1}

@@ -325,7 +325,11 @@ problem = sc.make("chain:n=3", discount=0.5, operator="max")
 sc.plan(problem, method={method!r}, **{asked!r})
 print(*(name for name in {others!r} if "smoothcruiser." + name in sys.modules))
 """
-SCHEDULES = ("schedule.schedule", "schedule.compiler.optimizer", "methods.scheduled")
+SCHEDULES = (
+    "schedule.schedule",
+    "schedule.compiler.optimizer",
+    "methods.schedules.scheduled",
+)
 CHOICE = ("methods.auto", "methods.portfolio", "methods.many")
 TREES = ("tree.search_rules", "tree.tree", "methods.tree_search")
 CERTIFIED = ("methods.certified_search", "certified.search")

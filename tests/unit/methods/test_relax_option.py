@@ -8,7 +8,7 @@ import pytest
 from worlds import mdp
 
 import smoothcruiser as sc
-from smoothcruiser.methods.relaxing import PreparedRelaxation, with_operator
+from smoothcruiser.methods.schedules.relaxing import PreparedRelaxation, with_operator
 from smoothcruiser.query import Query, check_delta
 from smoothcruiser.schedule.relaxation import q_band, relax_through, value_band
 

@@ -8,7 +8,7 @@ from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.certified import query_progress, sample_batches
-from smoothcruiser.methods.schedule_run import store_record
+from smoothcruiser.methods.schedules.schedule_run import store_record
 from smoothcruiser.query import Query
 from smoothcruiser.store import Store
 

@@ -14,7 +14,7 @@ from worlds import COMMON, mdp
 import smoothcruiser as sc
 from smoothcruiser.exact import policy_value
 from smoothcruiser.methods import auto, scheduled
-from smoothcruiser.methods.scheduled import ScheduleSession
+from smoothcruiser.methods.schedules.scheduled import ScheduleSession
 from smoothcruiser.playing import agent as clock
 from smoothcruiser.playing.episodes import mean_interval, student_95, wilson
 

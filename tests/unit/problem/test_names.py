@@ -91,6 +91,7 @@ class TestGymnasium:
     def library(self):
         pytest.importorskip("gymnasium")
 
+    @pytest.mark.compiles
     def test_a_map(self):
         text = 'gym:FrozenLake-v1,desc=["SF","FG"],is_slippery=false'
         lake = sc.make(text, discount=0.5, operator="max")

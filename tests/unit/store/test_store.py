@@ -16,7 +16,7 @@ import smoothcruiser as sc
 from smoothcruiser.engines.root_scores import BINS, WHOLE
 from smoothcruiser.engines.shards import Partial, Shard, cut_shards
 from smoothcruiser.engines.stopping_rule import stopping_rule
-from smoothcruiser.methods.schedule_run import store_record
+from smoothcruiser.methods.schedules.schedule_run import store_record
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
@@ -72,7 +72,9 @@ def test_a_run_goes_on_from_the_shards_it_has(tmp_path, monkeypatch):
     """Finished shards are used as they stand, but for the cheapest, which are sampled
     again: an altered one, sealed anew, shows in the result, or is refused.
     """
-    monkeypatch.setattr("smoothcruiser.methods.schedule_run.REPLAYED_CALLS", 30)
+    monkeypatch.setattr(
+        "smoothcruiser.methods.schedules.schedule_run.REPLAYED_CALLS", 30
+    )
     path = tmp_path / "runs.db"
     kept = sc.plan(problem(), store=path, shards=8, workers=1, **PROMISE)
     with Store(path) as store:

@@ -45,7 +45,8 @@ class Key(IntEnum):
     TREE = 9
     ROLLOUTS = 10
     COINS = 11
-    SEARCH_PATHS = 12
+    FITTING = 13
+    SEARCH_PATHS = 14
     WORLD = 101
     OTHER_PLAYER = 102
     PLANS = 103

@@ -15,7 +15,6 @@ and a state is known by its words. Elsewhere they are interpreted. Samples are t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from smoothcruiser.evaluation.rollouts import (
     CompiledRollouts,
     RolloutTask,
 )
-from smoothcruiser.operators.dispatch import builtin_blind, is_greedy
+from smoothcruiser.methods.paths.policy_kernel import keyed_policy_for, write_policies
 from smoothcruiser.problem.model.tabular import Floats
 from smoothcruiser.states.table import NumberStates
 
@@ -63,32 +62,22 @@ class CountedPolicy:
             memory.num_calls, self.values
         )
         self.values = values[: memory.num_nodes]
-        num_nodes, num_actions = memory.num_nodes, self.problem.num_actions
+        num_nodes, operator = memory.num_nodes, self.problem.operator
         pairs = memory.graph.pairs[: memory.num_pairs]
-        is_known = num_sampled[pairs["node"]] > 0
-        owners, actions = pairs["node"][is_known], pairs["action"][is_known]
-        signed_values = np.full((num_nodes, num_actions), -np.inf)
-        signed_values[owners, actions] = q_values[is_known]
-        self.rows = np.zeros((num_nodes, num_actions))
-        known_nodes = np.flatnonzero(num_sampled > 0)
-        if is_greedy(self.problem.operator.code):
-            best_actions = signed_values[known_nodes].argmax(axis=1)
-            self.rows[known_nodes, best_actions] = 1.0
-        else:
-            self._fill_rows(known_nodes, signed_values)
-        self.critic.set_values(values[:num_nodes], known_nodes)
-
-    def _fill_rows(self, known_nodes: Any, values: Floats) -> None:
-        """Write grad F for each of the nodes."""
-        operator = self.problem.operator
-        weights = operator.weights(self.problem.num_actions)
-        for node in known_nodes.tolist():
-            actions = np.flatnonzero(values[node] > -np.inf)
-            shares = operator.gradient(
-                values[node, actions].tolist(), weights=[weights[a] for a in actions]
-            )
-            self.rows[node, actions] = shares
-            self.rows[node] /= self.rows[node].sum()
+        nodes = memory.graph.nodes[:num_nodes]
+        self.rows = np.zeros((num_nodes, self.problem.num_actions))
+        write_policies(
+            nodes["first"],
+            nodes["size"],
+            pairs["action"],
+            q_values,
+            memory.weights,
+            operator.code,
+            operator.strength,
+            num_sampled,
+            self.rows,
+        )
+        self.critic.set_values(values[:num_nodes], np.flatnonzero(num_sampled > 0))
 
     def worth_at(self, node: int) -> Worth:
         """The facts of W, where paths start at ``node``."""
@@ -249,34 +238,3 @@ class NodeCritic(Critic):
         worth = np.append(self.node_values[1:], self.mean)[None, :]
         functions = critic_kernel.keyed_functions(self.codec)
         return functions.value, (slots, rows, worth)
-
-
-FREE, find_place = critic_kernel.FREE, critic_kernel.find_place
-UNINFORMED = builtin_blind
-
-
-def keyed_policy(
-    code: int, t: float, table: Any, follows: bool, tree_node: int, state: Any,
-    action_ids: Any, num_legal: int, zeros: Any, w: Any, p: Any,
-) -> None:  # fmt: skip
-    """The probabilities of the legal actions by the words of a state (``fill_policy``).
-
-    States that are not there, and rows of zeros, are blind.
-    """
-    slots, rows, shares = table
-    row, total = slots[find_place(slots, rows, state)], 0.0
-    if row != FREE:
-        for j in range(num_legal):
-            p[j] = shares[row, action_ids[j]]
-            total += p[j]
-    if total == 0.0:
-        UNINFORMED(code, zeros[:num_legal], w[:num_legal], t, p[:num_legal])
-
-
-@cache
-def keyed_policy_for(codec: Any) -> Any:
-    """The compiled ``keyed_policy`` for one form of state."""
-    from smoothcruiser.jit.build import compile_function
-
-    functions = critic_kernel.keyed_functions(codec)
-    return compile_function(keyed_policy, find_place=functions.find_place)

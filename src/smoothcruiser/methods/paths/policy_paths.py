@@ -126,7 +126,7 @@ class PolicyPaths:
         calls: int,
         calls_left: int,
         find_stop: Callable[[], str | None],
-    ) -> tuple[str | None, Block]:
+    ) -> tuple[str | None, PathBlock]:
         """Play a block of about ``calls`` calls; (why it was stopped, the block).
 
         The first one is a pilot, which chooses the rule and is not bet on.
@@ -141,7 +141,7 @@ class PolicyPaths:
         keys = Key.SEARCH_PATHS, self.num_blocks
         rollouts.rng = stream(self.seed, *keys)
         rollouts.coins = stream(self.seed, *keys, COIN)
-        block = Block(self.problem, rollouts, rollouts.calls + calls_left)
+        block = PathBlock(self.problem, rollouts, rollouts.calls + calls_left)
         if self.num_blocks == 0:
             self.fit = self.stakes.first_fit(0)
             self._pilot(block, calls)
@@ -159,7 +159,7 @@ class PolicyPaths:
             reason = find_stop()
         return reason, block
 
-    def take_block(self, block: Block) -> None:
+    def take_block(self, block: PathBlock) -> None:
         """Count the paths of a block, and bet on them."""
         self.num_blocks += 1
         self.num_calls += block.num_calls
@@ -201,7 +201,7 @@ class PolicyPaths:
         self.generation += 1
         self.bound, self.is_closed = self._new_bound(), False
 
-    def _pilot(self, block: Block, calls: int) -> None:
+    def _pilot(self, block: PathBlock, calls: int) -> None:
         """Choose the head by a few paths of each, which are counted as calls alone."""
         best_width = math.inf
         first_fit, level = self.fit, self.bound.level
@@ -246,7 +246,7 @@ class PolicyPaths:
             setattr(self.bound, name, data["bound"][name])
 
 
-class Block:
+class PathBlock:
     """The paths of one block, under one rule at a time."""
 
     def __init__(self, problem: Problem, rollouts: Rollouts, most_calls: int) -> None:

@@ -14,11 +14,11 @@ from smoothcruiser.engines.stopping_rule import stopping_rule
 from smoothcruiser.exact.model import Watch
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.exact.solver import solve_model
-from smoothcruiser.methods import schedule_within_limits as fitting
 from smoothcruiser.methods.advice import least_of_search, steps_that_matter
 from smoothcruiser.methods.portfolio import _Judge
-from smoothcruiser.methods.schedule_run import combine_estimates, start_run
-from smoothcruiser.methods.schedule_within_limits import (
+from smoothcruiser.methods.schedules import schedule_within_limits as fitting
+from smoothcruiser.methods.schedules.schedule_run import combine_estimates, start_run
+from smoothcruiser.methods.schedules.schedule_within_limits import (
     OVERFULL,
     FittedSchedule,
     fit_schedule,

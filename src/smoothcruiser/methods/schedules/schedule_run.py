@@ -36,7 +36,7 @@ from smoothcruiser.estimate import (
     error_if_near,
     not_excluded,
 )
-from smoothcruiser.methods.schedule_within_limits import FittedSchedule
+from smoothcruiser.methods.schedules.schedule_within_limits import FittedSchedule
 from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.step_errors import contradiction
 from smoothcruiser.progress import Phase, Phases

@@ -20,7 +20,7 @@ from smoothcruiser.estimate import (
     not_excluded,
 )
 from smoothcruiser.methods.base import DEFAULT_BUDGET
-from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
+from smoothcruiser.methods.schedules.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.step_errors import contradiction

@@ -24,8 +24,8 @@ from smoothcruiser.methods.base import (
     last_report,
     prepare_answer,
 )
-from smoothcruiser.methods.schedule_run import start_run
-from smoothcruiser.methods.schedule_within_limits import (
+from smoothcruiser.methods.schedules.schedule_run import start_run
+from smoothcruiser.methods.schedules.schedule_within_limits import (
     COARSEST,
     FittedSchedule,
     fit_schedule,
@@ -201,7 +201,7 @@ class SmoothCruiser(Scheduled):
     def prepare(self, query: Query) -> PreparedSchedule:  # noqa: D102
         if self.relax is None:
             return super().prepare(query)
-        from smoothcruiser.methods.relaxing import prepare_relaxed
+        from smoothcruiser.methods.schedules.relaxing import prepare_relaxed
 
         return prepare_relaxed(self, query, self.relax)
 

@@ -1,0 +1,1 @@
+"""A value W that is fitted where nobody passes one."""

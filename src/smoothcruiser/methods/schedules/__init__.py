@@ -1,0 +1,1 @@
+"""Methods that follow a schedule, from the request to the run."""
