@@ -205,12 +205,12 @@ def maintenance(machines: int = 4, discount: float = 0.95) -> World:
                     (
                         math.prod(p for p, *_ in outcome),
                         -base - sum(cost for *_, cost in outcome),
-                        int(sum(s * w for (_, s, _), w in zip(outcome, scale))),
+                        int(sum(s * w for (_, s, _), w in zip(outcome, scale, strict=False))),
                     )
                     for outcome in itertools.product(*parts)
                 ]
             )
-    start = int(sum(s * w for s, w in zip((3, 5, 2, 7), scale[-4:])))
+    start = int(sum(s * w for s, w in zip((3, 5, 2, 7), scale[-4:], strict=False)))
     low = -12.0 - 8.0 * machines
     return World(
         f"maintenance {machines}", rows, machines + 1, discount, (low, 0.0), start

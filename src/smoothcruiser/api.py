@@ -391,11 +391,7 @@ def evaluate(
     if not query.given <= EVALUATES:
         refuse_unused("evaluate", query, EVALUATES)
     with show_bar(query.progress):
-<<<<<<< HEAD
-        estimate = evaluation.evaluate(query, policy, value)
-=======
         estimate = widen(evaluation.evaluate(query, policy, value))
->>>>>>> critic/main
         delta_remark = remark_on_delta(query.promise.delta)
         if delta_remark is not None:
             estimate = replace(estimate, notes=(*estimate.notes, delta_remark))

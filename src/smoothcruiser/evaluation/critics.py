@@ -37,10 +37,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
-<<<<<<< HEAD
-from smoothcruiser.estimate import Interval
-=======
->>>>>>> critic/main
 from smoothcruiser.evaluation import critic_kernel
 from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.problem.batched import Batched
@@ -74,10 +70,6 @@ class Critic(ABC):
     notes: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     uses_steps = False
-<<<<<<< HEAD
-    bounds: Interval = (-math.inf, math.inf)  # of all values, where they are known
-=======
->>>>>>> critic/main
     rounds_values = False  # to ``ROUNDED_BITS``, because batches move the last bits
 
     @abstractmethod
@@ -141,10 +133,6 @@ class ConstantCritic(Critic):
 
     def __init__(self, number: float) -> None:
         self.number = number
-<<<<<<< HEAD
-        self.bounds = number, number
-=======
->>>>>>> critic/main
 
     def raw_values(self, states: Sequence[Any], steps_left: int | None) -> Floats:
         """The number."""
@@ -158,13 +146,6 @@ class ConstantCritic(Critic):
         """The number, as data."""
         return compile_function(constant_value), self.number
 
-<<<<<<< HEAD
-    def tabulate(self, num_states: int, horizon: int | None) -> Floats | None:
-        """The number, for all states."""
-        return np.full((1, num_states), self.number)
-
-=======
->>>>>>> critic/main
 
 def constant_value(data: Any, steps_left: int, state: Any) -> Any:
     """The data, at every state."""
@@ -223,21 +204,13 @@ def wrap_compiled(source: Any, uses_steps: bool) -> Any:
 
     if uses_steps:
 
-<<<<<<< HEAD
-        @njit(inline="always")
-=======
         @njit(inline="always")  # type: ignore[untyped-decorator]
->>>>>>> critic/main
         def value(data: Any, steps_left: Any, state: Any) -> Any:
             return float(source(state, steps_left))
 
     else:
 
-<<<<<<< HEAD
-        @njit(inline="always")
-=======
         @njit(inline="always")  # type: ignore[untyped-decorator]
->>>>>>> critic/main
         def value(data: Any, steps_left: Any, state: Any) -> Any:
             return float(source(state))
 
@@ -294,11 +267,8 @@ class PredictCritic(Critic):
 
 def flatten_state(state: Any) -> list[float]:
     """The numbers in a state, in order."""
-<<<<<<< HEAD
-=======
     if isinstance(state, float | int):
         return [float(state)]
->>>>>>> critic/main
     if isinstance(state, tuple | list):
         return [number for field in state for number in flatten_state(field)]
     return [float(number) for number in np.ravel(state)]
@@ -310,12 +280,6 @@ class ArrayCritic(Critic):
     def __init__(self, stages: Floats) -> None:
         self.stages = np.ascontiguousarray(stages, dtype=np.float64)
         self.uses_steps = len(stages) > 1
-<<<<<<< HEAD
-        finite = self.stages[np.isfinite(self.stages)]
-        if len(finite):
-            self.bounds = float(finite.min()), float(finite.max())
-=======
->>>>>>> critic/main
 
     def raw_values(self, states: Sequence[Any], steps_left: int | None) -> Floats:
         """Entries of the array."""
@@ -327,11 +291,7 @@ class ArrayCritic(Critic):
             raise self._no_entry(states[0])
         is_outside = (numbers < 0) | (numbers >= len(row))
         if is_outside.any():
-<<<<<<< HEAD
-            raise self._no_entry(numbers[is_outside][0])
-=======
             raise self._no_entry(numbers[is_outside][0].item())
->>>>>>> critic/main
         entries: Floats = row[numbers]
         return entries
 
@@ -370,10 +330,6 @@ class KeyedCritic(Critic):
         self.states, self.key_of, self.own_keys = list(states), key_of, own_keys
         self.uses_steps = len(stages) > 1
         self.stages = fill_means(np.asarray(stages, dtype=np.float64))
-<<<<<<< HEAD
-        self.bounds = float(self.stages.min()), float(self.stages.max())
-=======
->>>>>>> critic/main
         self.columns: dict[Any, int] = {}
         self._parts: dict[Any, Any] = {}
         for i, state in enumerate(self.states):
@@ -431,22 +387,6 @@ def fill_means(stages: Floats) -> Floats:
     return np.ascontiguousarray(np.hstack([filled_stages, means[:, None]]))
 
 
-<<<<<<< HEAD
-class LeafCritic(Critic):
-    """An evaluator that a tree search has read already."""
-
-    def __init__(self, source: LeafEvaluator) -> None:
-        self.source = source
-
-    def raw_values(self, states: Sequence[Any], steps_left: int | None) -> Floats:
-        """The evaluator's answers."""
-        remaining = None if steps_left is None else [steps_left] * len(states)
-        leaves = Leaves(len(states), lambda: states, remaining=remaining)
-        return self.source.ask(leaves, "value", 1)[:, 0]
-
-
-=======
->>>>>>> critic/main
 # --- readings -------------------------------------------------------------------
 
 
@@ -475,11 +415,6 @@ def read_critic(problem: Problem, value: Any) -> Critic:
 
 def _read_function(value: Any) -> Critic | None:
     """The critic of a function, of one over arrays, or of a regressor."""
-<<<<<<< HEAD
-    if isinstance(value, LeafEvaluator):
-        return LeafCritic(value)
-=======
->>>>>>> critic/main
     if isinstance(value, type):
         return None
     if isinstance(value, Batched) or (
@@ -569,18 +504,11 @@ def _read_solution(problem: Problem, solution: Any) -> Critic:
     """The critic of exact values; infinite ones (discount 1) count as not there."""
     has_stages = solution.stages is not None and problem.horizon is not None
     stages = solution.stages if has_stages else solution.values[None, :]
-<<<<<<< HEAD
-    if has_stages and len(stages) != problem.horizon + 1:
-        raise InvalidInput(
-            f"value is a Solution with a horizon of {len(stages) - 1} steps, and the "
-            f"problem has {problem.horizon}; solve the problem that is asked about."
-=======
     horizon = problem.horizon or 0
     if has_stages and len(stages) != horizon + 1:
         raise InvalidInput(
             f"value is a Solution with a horizon of {len(stages) - 1} steps, and the "
             f"problem has {horizon}; solve the problem that is asked about."
->>>>>>> critic/main
         )
     stages = np.where(np.isfinite(stages), stages, np.nan)
     if solution.states is None:

@@ -245,11 +245,7 @@ def worth_of(
     if critic is None:
         return None
     is_exact = has_rows(problem) and problem.sample_action is None
-<<<<<<< HEAD
-    return Worth(critic.value_at(state, steps_left), critic.bounds, is_exact)
-=======
     return Worth(critic.value_at(state, steps_left), is_exact)
->>>>>>> critic/main
 
 
 def start_of(policy: Any, state: Any) -> Any:

@@ -5,15 +5,9 @@ Machine code reads the policy from a table over states or from a search tree. In
 
 One rollout is a path of ``path_rules``: it ends with its episode, with the horizon, or
 after the number of steps that its coins allow. ``CRITIC`` is the control variate W
-<<<<<<< HEAD
-(``critics``), which a rule that clips it to [0, 0] does without. Omega is that of ``exact.policy_value``. A
-tree's policy is followed from its root for as long as the tree knows
-the state. From there on the policy is blind: grad F(0).
-=======
 (``critics``), which a rule that clips it to [0, 0] does without. Omega is that of
 ``exact.policy_value``. A tree's policy is followed from its root for as long as the tree
 knows the state. From there on the policy is blind: grad F(0).
->>>>>>> critic/main
 """
 
 from __future__ import annotations

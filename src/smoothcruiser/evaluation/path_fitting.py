@@ -142,10 +142,6 @@ class Worth(NamedTuple):
     """The facts of a critic W that the range of a path depends on."""
 
     start: float = 0.0  # W where paths start
-<<<<<<< HEAD
-    bounds: Interval = (0.0, 0.0)  # of all W, where they are known
-=======
->>>>>>> critic/main
     is_exact: bool = False  # E[r + gamma W] is known at each step
 
 
@@ -188,19 +184,11 @@ class Stakes:
         """
         if self.worth is None:
             return 0.0, 0.0
-<<<<<<< HEAD
-        low, high = self.worth.bounds
-        lowest, highest = self.worth_seen
-        if lowest <= highest:
-            margin = WORTH_MARGIN * (highest - lowest)
-            low, high = max(low, lowest - margin), min(high, highest + margin)
-=======
         low, high = -math.inf, math.inf
         lowest, highest = self.worth_seen
         if lowest <= highest:
             margin = WORTH_MARGIN * (highest - lowest)
             low, high = lowest - margin, highest + margin
->>>>>>> critic/main
         min_worth, max_worth = (value - control for value in self.later_values)
         return (
             min(max(low, min_worth), max_worth),

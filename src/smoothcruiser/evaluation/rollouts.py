@@ -111,16 +111,9 @@ class CompiledPolicy(NamedTuple):
     nodes: Any = None  # integers and hashes of a tree's nodes; None for tables
     states: Any = None  # the states of a tree's nodes
     held: Any = None  # has to live as long: a state that is an address
-<<<<<<< HEAD
-    critic: Any = (
-        None  # the compiled critic; None for arrays by state, and without one
-    )
-    critic_data: Any = NO_CRITIC
-    parts: dict[str, Any] | None = None  # of the kernel, in the place of others
-=======
     critic: Any = None  # compiled; None for arrays by state, and without a critic
     critic_data: Any = NO_CRITIC
->>>>>>> critic/main
+    parts: dict[str, Any] | None = None  # of the kernel, in the place of others
 
 
 class _Loop(NamedTuple):
@@ -417,10 +410,7 @@ def _kernel_for(policy: CompiledPolicy, operator: Operator) -> Any:
         )
     if policy.critic is not None:
         own_parts["CRITIC"] = policy.critic
-<<<<<<< HEAD
     own_parts |= policy.parts or {}
-=======
->>>>>>> critic/main
     machine_parts: dict[str, Any] = {}
     if machine is not None and machine.parts:
         machine_parts = {"CRITIC": compile_function(constant_value)} | machine.parts
@@ -442,12 +432,8 @@ def _kernel_for(policy: CompiledPolicy, operator: Operator) -> Any:
 def tabulate_critic(task: RolloutTask) -> Any:
     """(T, S) The critic's values of all states of a tabular problem, once each."""
     problem, critic = task.problem, task.critic
-<<<<<<< HEAD
-    assert problem.tables is not None and critic is not None
-=======
     assert problem.tables is not None
     assert critic is not None
->>>>>>> critic/main
     if isinstance(critic, ArrayCritic):
         return critic.stages
     stages = critic.tabulate(problem.tables.num_states, problem.horizon)
