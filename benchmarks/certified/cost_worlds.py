@@ -205,7 +205,12 @@ def maintenance(machines: int = 4, discount: float = 0.95) -> World:
                     (
                         math.prod(p for p, *_ in outcome),
                         -base - sum(cost for *_, cost in outcome),
-                        int(sum(s * w for (_, s, _), w in zip(outcome, scale, strict=False))),
+                        int(
+                            sum(
+                                s * w
+                                for (_, s, _), w in zip(outcome, scale, strict=False)
+                            )
+                        ),
                     )
                     for outcome in itertools.product(*parts)
                 ]

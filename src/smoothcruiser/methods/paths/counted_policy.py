@@ -81,7 +81,7 @@ class CountedPolicy:
 
     def worth_at(self, node: int) -> Worth:
         """The facts of W, where paths start at ``node``."""
-        return Worth(float(self.critic.node_values[node]), self.critic.bounds)
+        return Worth(float(self.critic.node_values[node]))
 
     # --- rollouts ---------------------------------------------------------------
 

@@ -41,7 +41,9 @@ def write_rows(
     the actions and ``q`` the values.
     """
     K = rows.shape[1]
-    node_q, w, out = np.zeros(K), np.zeros(K), np.zeros(K)
+    node_q: Any = np.zeros(K)
+    w: Any = np.zeros(K)
+    out: Any = np.zeros(K)
     for i in range(1, len(rows)):
         if num_sampled[i] == 0:
             continue

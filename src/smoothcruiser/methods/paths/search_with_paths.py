@@ -88,18 +88,6 @@ class PathsBesideSearch:
         if self.paths.num_blocks:
             self._show_low(root)
         elif not is_new or not self._is_due(spent, root, limits):
-            import os
-
-            if (
-                is_new
-                and os.environ.get("FAR")
-                and limits.target == "value"
-                and self.query.promise.asked
-            ):
-                row = self.search.memory.graph.nodes[root]
-                self.policy.refit()
-                v = self._counted_value(root)
-                self.search.region.steer_far(v - (float(row["upper"]) - v))
             return None, 0
         turn_calls = self._turn_calls(spent, root, limits, calls_left)
         if turn_calls == 0:
