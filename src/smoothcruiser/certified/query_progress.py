@@ -88,7 +88,7 @@ class PathHelper(Protocol):
     ) -> tuple[str | None, int]:
         """Play paths if that is worth more than the search; (why to stop, calls)."""
 
-    def improve(self, guess: Guess) -> Guess:
+    def improve(self, guess: Guess, interval: Interval) -> Guess:
         """The estimate of V with the mean of the paths, where that is better."""
 
     def annotate(self, estimate: Estimate, root: int) -> Estimate:

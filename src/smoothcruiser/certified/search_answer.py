@@ -3,7 +3,8 @@
 The values are those of the counted model (``counted``), brought into the
 intervals, and the policy is the one at these action values. Where a query has
 reached its epsilon they are brought within epsilon of both ends: |value - V| <=
-epsilon is promised then.
+epsilon is promised then. The mean of paths beside the search (``PathHelper``) is not
+moved where that would contradict it: the value is the best estimate.
 
 Loss of the policy: pi = grad F(q), q the action values that are returned. Its one-step
 regularized loss at the true Q is the Bregman remainder D(Q, q) = F(Q) - F(q) -
@@ -85,10 +86,10 @@ def answer(
     num_sampled = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
     unread_calls = memory.num_calls - memory.num_rows
     guess = guess_at(search, root, with_error=True)
-    if search.helper is not None:
-        guess = search.helper.improve(guess)
     if reason == "epsilon":
         guess = guess._replace(within=promised_within(limits, memory.interval(root)))
+    if search.helper is not None:
+        guess = search.helper.improve(guess, memory.interval(root))
     seen_text = (
         f"{count_noun(memory.num_nodes - 1, 'state')}, {count_noun(num_sampled, 'pair')} and "
         f"{count_noun(memory.num_entries, 'outcome')}"

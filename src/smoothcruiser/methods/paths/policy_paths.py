@@ -50,6 +50,7 @@ GENERATION_SHARE = 0.9  # of alpha that is left, for each generation
 PILOT_PATHS, FEWEST_PILOTS = 24, 8  # of each head that a pilot compares
 PILOT_SHARE = 0.1  # of the first block, for a pilot of further heads
 FEWEST_PATHS = 8  # below which no error is usual
+FEW_PATHS = 64  # below which their mean is no forecast
 FIRST_BATCH, MOST_BATCH = 16, 2**18  # paths between two looks at the limits
 LEAST_PATHS, NEEDED_RATIO = 16, 1.05  # of a block, and from one forecast to the next
 AIMED_RATIO = 2.0  # paths in the end by those of now, where no budget tells
@@ -104,9 +105,14 @@ class PolicyPaths:
         return fit.mean - forecast_width(reach, fit.sd, num_paths, level)
 
     def _fit_of_all(self) -> Fit:
-        """The last fit, with the mean and the deviation of all paths."""
-        if self.count < FEWEST_PATHS:
-            return self.fit
+        """The last fit, with the mean and the deviation of all paths.
+
+        The mean of few paths is worse a guess than W at the start.
+        """
+        if self.count < FEW_PATHS:
+            worth = self.stakes.worth
+            start = self.fit.mean if worth is None else worth.start
+            return self.fit._replace(mean=self.stakes.clip_value(start))
         sd = math.sqrt(self.squares / (self.count - 1))
         return self.fit._replace(mean=self.mean, sd=max(sd, self.fit.sd))
 
