@@ -171,7 +171,7 @@ def is_helped(query: Query) -> bool:
         and LEAST_DISCOUNT <= problem.discount < 1.0
         and not problem.deterministic
         and problem.operator.has_omega
-        and problem.outcomes is None
+        and not has_rows(problem)
         and (is_limited or promise.target == "value" or not promise.asked)
     )
 
