@@ -215,7 +215,9 @@ def maintenance(machines: int = 4, discount: float = 0.95) -> World:
                     for outcome in itertools.product(*parts)
                 ]
             )
-    start = int(sum(s * w for s, w in zip((3, 5, 2, 7), scale[-4:], strict=False)))
+    start = int(
+        sum(s * w for s, w in zip((3, 5, 2, 7)[:machines], scale, strict=False))
+    )
     low = -12.0 - 8.0 * machines
     return World(
         f"maintenance {machines}", rows, machines + 1, discount, (low, 0.0), start
@@ -276,4 +278,72 @@ COMPLAINTS: dict[str, tuple[Callable[[], World], int, float]] = {
     "maintenance": (maintenance, 3_100_000, -64.94),
     "garnet": (garnet, 300_000, 81.26),
     "lake": (lake, 300_000, 0.400),
+}
+
+
+# --- further problems ---------------------------------------------------------------
+
+
+def replacement(discount: float = 0.999) -> World:
+    """A machine of age 0 to 99: running costs grow, a new one costs 60."""
+    rows = []
+    for age in range(100):
+        for action in range(2):
+            used, price = (0, 60.0) if action == 1 else (age, 0.0)
+            running = 0.02 * used**1.5
+            older = min(used + 1, 99)
+            breaks = min(0.5, 0.002 * used)
+            rows.append(
+                [
+                    (1.0 - breaks, -price - running, older),
+                    (breaks, -price - running - 90.0, 0),
+                ]
+            )
+    return World("replacement", rows, 2, discount, (-170.0, 0.0), 10)
+
+
+def admission(discount: float = 0.98) -> World:
+    """A queue of at most 199 and a door: refusing costs 12, waiting 0.2 each."""
+    rows = []
+    for length in range(200):
+        for is_closed in range(2):
+            row = []
+            for arrivals, p in enumerate(poisson(1.0, 8)):
+                refused = arrivals if is_closed else max(0, length + arrivals - 199)
+                held = min(length + (0 if is_closed else arrivals), 199)
+                for served, q in ((0, 0.3), (1, 0.4), (2, 0.3)):
+                    rest = max(0, held - served)
+                    row.append((p * q, -0.2 * held - 12.0 * refused, rest))
+            rows.append(row)
+    return World("admission", rows, 2, discount, (-140.0, 0.0), 20)
+
+
+def cost_garnet(states: int, actions: int, discount: float, seed: int) -> World:
+    """A random MDP whose costs are rare and large."""
+    rng, rows = np.random.default_rng(seed), []
+    targets = rng.integers(states, size=(states * actions, 3))
+    shares = rng.dirichlet(np.ones(3), size=states * actions)
+    rare = 0.1 * rng.random(states * actions)
+    for pair in range(states * actions):
+        rows.append(
+            [
+                (float(shares[pair, i]) * p, reward, int(targets[pair, i]))
+                for i in range(3)
+                for p, reward in ((rare[pair], -50.0), (1.0 - rare[pair], -1.0))
+            ]
+        )
+    return World(f"costs {states}", rows, actions, discount, (-50.0, 0.0), 0)
+
+
+FURTHER: dict[str, tuple[Callable[[], World], int]] = {
+    "inventory, .99": (lambda: inventory(0.99), 500_000),
+    "queues, .995": (lambda: queues(0.995), 1_000_000),
+    "replacement, .999": (replacement, 1_000_000),
+    "admission, .98": (admission, 500_000),
+    "three machines, .97": (lambda: maintenance(3, 0.97), 1_000_000),
+    "costs, 10,000 states, .95": (lambda: cost_garnet(10_000, 3, 0.95, 2), 1_000_000),
+    "costs, 100,000 states, .97": (
+        lambda: cost_garnet(100_000, 2, 0.97, 3),
+        2_000_000,
+    ),
 }
