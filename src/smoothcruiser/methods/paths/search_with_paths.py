@@ -36,7 +36,11 @@ from smoothcruiser.evaluation.evaluate import rollout_setting
 from smoothcruiser.evaluation.path_rules import LONGEST
 from smoothcruiser.evaluation.rollouts import RolloutTask
 from smoothcruiser.methods.paths.counted_policy import CountedPolicy
-from smoothcruiser.methods.paths.policy_paths import PILOT_PATHS, PolicyPaths
+from smoothcruiser.methods.paths.policy_paths import (
+    PILOT_PATHS,
+    PathBlock,
+    PolicyPaths,
+)
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.query import Query
 from smoothcruiser.run_control.clock import pause_clock
@@ -76,6 +80,7 @@ class PathsBesideSearch:
         self.paths = PolicyPaths(search.problem, search.seed, alpha)
         self.policy = CountedPolicy(search)
         self.marks: list[Mark] = []
+        self.guess: float | None = None  # of V, by the counted model at the last refit
 
     # --- turns ------------------------------------------------------------------
 
@@ -84,7 +89,7 @@ class PathsBesideSearch:
     ) -> tuple[str | None, int]:
         """Play paths if that is worth more than the search; (why to stop, calls)."""
         memory, root = self.search.memory, position.root
-        spent = memory.num_calls - position.first_call
+        spent, turn_start = memory.num_calls - position.first_call, self.sections()
         is_new = self._mark(spent - self.paths.num_calls, root, limits)
         if self.paths.num_blocks:
             self._show_low(root)
@@ -93,7 +98,18 @@ class PathsBesideSearch:
         turn_calls = self._turn_calls(spent, root, limits, calls_left)
         if turn_calls == 0:
             return None, 0
-        return self._play(position, limits, turn_calls, calls_left)
+        reason, block = self._play(position, limits, turn_calls, calls_left)
+        if reason is not None:  # a resumed run takes the whole turn again
+            self._save_as(turn_start, position)
+        self._take(block, root)
+        return reason, block.num_calls
+
+    def _save_as(self, turn_start: dict[str, Any], position: QueryProgress) -> None:
+        """Save the search as it was when the turn began."""
+        assert self.search.loop is not None
+        self._saved_sections = turn_start
+        self.search.loop.save(position)
+        self._saved_sections = None
 
     def _turn_calls(
         self, spent: int, root: int, limits: QueryLimits, calls_left: int
@@ -108,7 +124,7 @@ class PathsBesideSearch:
             return 0
         if paths.num_blocks == 0:
             return most_calls
-        goal = self._goal(limits)
+        goal = self._goal(root, limits)
         if goal is not None and limits.target == "value":
             needed_low = interval[1] - 2.0 * goal
             needed_calls = paths.calls_needed(needed_low, most_calls)
@@ -119,11 +135,11 @@ class PathsBesideSearch:
 
     def _play(
         self, position: QueryProgress, limits: QueryLimits, calls: int, calls_left: int
-    ) -> tuple[str | None, int]:
-        """Play a block of paths; (why to stop, calls)."""
-        search, loop, root = self.search, self.search.loop, position.root
+    ) -> tuple[str | None, PathBlock]:
+        """Play a block of paths; (why to stop, the block)."""
+        loop, root = self.search.loop, position.root
         assert loop is not None
-        self.policy.refit()
+        self._refit(root)
         with pause_clock():
             rollouts = self.policy.rollouts_of(self._task(position, limits), calls)
         rollouts.deadline = limits.control.deadline - loop.ending_seconds(limits)
@@ -134,18 +150,23 @@ class PathsBesideSearch:
                 seconds_needed=loop.ending_seconds(limits)
             )
 
-        reason, block = self.paths.play_block(
-            rollouts, self.policy.worth_at(root), calls, calls_left, find_stop
-        )
-        if reason is not None:  # a resumed run plays the whole block again
-            loop.save(position)
+        worth = self.policy.worth_at(root)
+        return self.paths.play_block(rollouts, worth, calls, calls_left, find_stop)
+
+    def _take(self, block: PathBlock, root: int) -> None:
+        """Count a block, and narrow the interval by it."""
+        memory = self.search.memory
         self.paths.take_block(block)
-        search.memory.num_calls += block.num_calls
+        memory.num_calls += block.num_calls
         self._show_low(root)
-        low, high = search.memory.interval(root)
+        low, high = memory.interval(root)
         if low > high:
-            raise search.crossing_error(root)
-        return reason, block.num_calls
+            raise self.search.crossing_error(root)
+
+    def _refit(self, root: int) -> None:
+        """Read policy and W from the samples of now."""
+        self.policy.refit()
+        self.guess = float(self.policy.critic.node_values[root])
 
     def _show_low(self, root: int) -> None:
         """Let the search know of the end that comes from paths.
@@ -207,24 +228,18 @@ class PathsBesideSearch:
         if limits.target != "value" or not self.query.promise.asked:
             has_end = has_budget or clock.is_limited
             return not has_end and not self._has_halved()
-        self.policy.refit()
-        goal, value = self._goal(limits), self._counted_value(root)
-        if goal is None:
+        self._refit(root)
+        goal = self._goal(root, limits)
+        if goal is None or self.guess is None:
             return False
+        value = bring_inside(self.guess, self.search.memory.interval(root))
         return self.marks[-1].high - value <= FAR_SHARE * 2.0 * goal
 
-    def _counted_value(self, root: int) -> float:
-        """The counted model's value, within the interval."""
-        low, high = self.search.memory.interval(root)
-        return min(max(float(self.policy.critic.node_values[root]), low), high)
-
-    def _goal(self, limits: QueryLimits) -> float | None:
+    def _goal(self, root: int, limits: QueryLimits) -> float | None:
         """The half-width that is aimed at, about, where one is."""
-        if self.policy.num_calls < 0:
+        if self.guess is None:
             return None if limits.relative is not None else limits.goal
-        position = self.search.position
-        assert position is not None
-        value = self._counted_value(position.root)
+        value = bring_inside(self.guess, self.search.memory.interval(root))
         return limits.goal_at((value, value))
 
     def _search_will_do(self, root: int, limits: QueryLimits) -> bool:
@@ -368,9 +383,13 @@ class PathsBesideSearch:
 
     # --- snapshots --------------------------------------------------------------
 
+    _saved_sections: dict[str, Any] | None = None  # in the place of those of now
+
     def sections(self) -> dict[str, Any]:
-        """The section of a snapshot."""
-        data = {"paths": self.paths.state(), "marks": self.marks}
+        """The sections of a snapshot."""
+        if self._saved_sections is not None:
+            return self._saved_sections
+        data = {"paths": self.paths.state(), "marks": self.marks, "guess": self.guess}
         text = json.dumps(data).encode()
         return {
             "paths": np.frombuffer(text, np.uint8),
@@ -380,12 +399,17 @@ class PathsBesideSearch:
     def read_sections(
         self, sections: dict[str, Any], require: Callable[[bool, str], None]
     ) -> None:
-        """Restore the section."""
-        require("paths" in sections, "it has no paths")
+        """Restore the sections."""
+        require("paths" in sections and "path_values" in sections, "it has no paths")
         data = json.loads(bytes(sections["paths"]))
         self.paths.set_state(data["paths"])
         self.marks = [Mark(*mark) for mark in data["marks"]]
-        self.policy.values = np.frombuffer(sections["path_values"], np.float64).copy()
+        self.guess = data["guess"]
+        values = np.frombuffer(sections["path_values"], np.float64).copy()
+        require(
+            len(values) <= self.search.memory.num_nodes, "a value of a path is none"
+        )
+        self.policy.values = values
         position = self.search.position
         if position is not None and self.paths.num_blocks:
             self._show_low(position.root)
