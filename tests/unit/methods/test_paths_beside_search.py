@@ -68,7 +68,7 @@ def test_an_inventory_gets_a_useful_lower_end_and_value():
     assert any("value_bounds=" in note for note in answer.notes)
 
 
-def test_workers_and_a_store_change_no_bit(tmp_path):
+def test_a_store_changes_no_bit(tmp_path):
     request = {"method": "certified", "budget": 24_000, "delta": 0.1, "seed": 3}
     plain = sc.plan(shop(), **request)
     stored = sc.plan(shop(), store=tmp_path / "runs.db", **request)
@@ -89,6 +89,21 @@ def test_a_run_that_was_stopped_resumes_to_the_same_bits(tmp_path):
     whole = sc.plan(shop(), **request)
     stopped = sc.plan(shop(), store=path, progress=stop_late, **request)
     assert stopped.num_calls < 24_000
+    resumed = sc.resume(stopped.run, path, problem=shop())
+    assert (resumed.value, resumed.interval) == (whole.value, whole.interval)
+    assert resumed.num_calls == whole.num_calls
+
+
+@pytest.mark.parametrize("late", [16_100, 18_500, 21_000])
+def test_every_stop_of_a_search_for_an_epsilon_resumes(tmp_path, late):
+    """The wish, the marks and the counted values go into the store, too."""
+    path = tmp_path / "runs.db"
+    request = {"method": "certified", "delta": 0.1, "target": "value"}
+    request |= {"epsilon": "90% of value", "budget": 24_000}
+    whole = sc.plan(shop(), **request)
+    stopped = sc.plan(
+        shop(), store=path, progress=lambda report: report.calls <= late, **request
+    )
     resumed = sc.resume(stopped.run, path, problem=shop())
     assert (resumed.value, resumed.interval) == (whole.value, whole.interval)
     assert resumed.num_calls == whole.num_calls
