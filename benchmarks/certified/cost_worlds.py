@@ -133,7 +133,7 @@ class World:
 
 def solve_sparse(matrix: Any, right_side: Any, guess: Any) -> Any:
     """The solution of a linear system: direct, or by iteration where it is large."""
-    if matrix.shape[0] <= 20_000:
+    if matrix.shape[0] <= 2_000:
         return spsolve(matrix.tocsc(), right_side)
     from scipy.sparse.linalg import bicgstab
 
