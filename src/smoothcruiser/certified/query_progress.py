@@ -88,6 +88,9 @@ class PathHelper(Protocol):
     ) -> tuple[str | None, int]:
         """Play paths if that is worth more than the search; (why to stop, calls)."""
 
+    def most_calls(self, position: QueryProgress, limits: QueryLimits) -> int:
+        """The calls of the search's next round at the most."""
+
     def improve(self, guess: Guess, interval: Interval) -> Guess:
         """The estimate of V with the mean of the paths, where that is better."""
 

@@ -321,6 +321,8 @@ class SearchLoop:
         """
         if self.batches.batch is None:  # else samples wait that were taken before
             self.region.mark_last()
+        if self.helper is not None:  # it has a turn in time
+            calls_left = min(calls_left, self.helper.most_calls(position, limits))
         pairs, counts = self._choose_jobs(position, limits, calls_left)
         if len(pairs) == 0:
             default_reason = "seconds" if self.region.unfinished else "exhausted"

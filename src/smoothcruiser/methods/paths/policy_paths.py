@@ -96,6 +96,11 @@ class PolicyPaths:
         variance = self.squares / (self.count - 1)
         return math.sqrt(variance / self.count) + self.lost / self.count
 
+    @property
+    def likely_mean(self) -> float:
+        """The mean of the paths; of few paths W at the start."""
+        return self._fit_of_all().mean
+
     def forecast_low(self, more_calls: float) -> float:
         """The bound after ``more_calls`` calls, about."""
         fit, level = self._fit_of_all(), self.bound.level

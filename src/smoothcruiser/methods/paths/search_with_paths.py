@@ -93,7 +93,9 @@ class PathsBesideSearch:
         is_new = self._mark(spent - self.paths.num_calls, root, limits)
         if self.paths.num_blocks:
             self._show_low(root)
-        elif not is_new or not self._is_due(spent, root, limits):
+        elif not (is_new or self._is_late(spent, limits)) or not self._is_due(
+            spent, root, limits
+        ):
             return None, 0
         turn_calls = self._turn_calls(spent, root, limits, calls_left)
         if turn_calls == 0:
@@ -207,6 +209,19 @@ class PathsBesideSearch:
         self.marks.append(Mark(calls, *ends, half_width))
         return True
 
+    def most_calls(self, position: QueryProgress, limits: QueryLimits) -> int:
+        """The calls of the search's next round at the most: up to the first path."""
+        spent = self.search.memory.num_calls - position.first_call
+        if self._is_late(spent, limits):
+            return max(1, int(TURN_SHARE * spent))
+        first_path = math.ceil(FIRST_SHARE * limits.budget)
+        return max(1, first_path - spent)
+
+    def _is_late(self, spent: int, limits: QueryLimits) -> bool:
+        """Whether a budget leaves what is kept for paths."""
+        has_budget = self.query.limits.calls is not None
+        return has_budget and spent >= FIRST_SHARE * limits.budget
+
     def _is_due(self, spent: int, root: int, limits: QueryLimits) -> bool:
         """Whether the first path is due: a pilot is cheap, and the policy is good.
 
@@ -218,7 +233,7 @@ class PathsBesideSearch:
         if PILOT_SHARE * spent < PILOT_PATHS * path_steps:
             return False
         has_budget = self.query.limits.calls is not None
-        if has_budget and spent >= FIRST_SHARE * limits.budget:
+        if self._is_late(spent, limits):
             return True
         clock = limits.control.clock
         if clock.is_limited and self.search.keeper is None:  # a store keeps its bits
@@ -280,7 +295,7 @@ class PathsBesideSearch:
         from the value: the nearer one is what the policy is worth for certain.
         """
         low, high = self.search.memory.interval(root)
-        center = min(max(self.paths.mean, low), high)
+        center = min(max(self.paths.likely_mean, low), high)
         below, above = center - low, high - center
         path_gain = self.paths.forecast_low(calls) - low
         low_gain, high_gain = self._search_gains(calls, low, high)
@@ -299,7 +314,7 @@ class PathsBesideSearch:
         before, now = self._mark_before(), self.marks[-1]
         if before is None:
             return 0.0, 0.0
-        center = min(max(self.paths.mean, low), high)
+        center = min(max(self.paths.likely_mean, low), high)
         shrink = math.log(now.calls / (now.calls + calls))
 
         def gain(gap_before: float, gap: float) -> float:
