@@ -86,6 +86,7 @@ class CertifiedForecast(Shown, Data):
     bound: str = DEFAULT  # a word of ``certified.bounds.BOUNDS``
     priced: bool = True  # whether a bound on the price is known
     part: float = 1.0  # of delta, given out in the order in which pairs are met
+    has_paths: bool = False  # beside it, which take a third of all calls at the most
 
     def most_calls(self, num_pairs: int) -> int | None:
         """Calls that certainly suffice if ``num_pairs`` pairs are met.
@@ -96,13 +97,15 @@ class CertifiedForecast(Shown, Data):
         """
         if self.epsilon is None or not self.priced:
             return None
-        return self.looks + price_bound(
+        search_calls = price_bound(
             self.facts,
             epsilon=self.epsilon,
             delta=self.part * self.delta,
             num_pairs=num_pairs,
             bound=bound_of(self.bound),
         )
+        path_calls = -(-search_calls // 2) if self.has_paths else 0
+        return self.looks + search_calls + path_calls
 
     @property
     def bounds(self) -> list[tuple[int, int]]:

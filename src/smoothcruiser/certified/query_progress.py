@@ -23,14 +23,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from smoothcruiser.certified.query_limits import Target
+from smoothcruiser.certified.query_limits import QueryLimits, Target
 from smoothcruiser.certified.sample_batches import Batch
-from smoothcruiser.estimate import Interval
+from smoothcruiser.estimate import Estimate, Interval
 from smoothcruiser.problem.model.tabular import Ints
+
+if TYPE_CHECKING:
+    from smoothcruiser.certified.sweeps.counted_model import Guess
 
 # in the place of a number of sweeps: no further one is due, or only ``Region.close``
 SETTLED, CLOSING = -1, -2
@@ -71,6 +74,39 @@ class QueryProgress:
         """Forget the jobs, done or not."""
         self.sampling, self.swept = False, 0
         self.pairs, self.counts = NO_JOBS, NO_JOBS
+
+
+class PathHelper(Protocol):
+    """Paths that bound V at the requested state beside the search.
+
+    They share its calls, its limits and its store. Their bounds are entered in
+    ``Memory.other_ends``, never in the graph.
+    """
+
+    def take_turn(
+        self, position: QueryProgress, limits: QueryLimits, calls_left: int
+    ) -> tuple[str | None, int]:
+        """Play paths if that is worth more than the search; (why to stop, calls)."""
+
+    def most_calls(self, position: QueryProgress, limits: QueryLimits) -> int:
+        """The calls of the search's next round at the most."""
+
+    def improve(self, guess: Guess, interval: Interval) -> Guess:
+        """The estimate of V with the mean of the paths, where that is better."""
+
+    def annotate(self, estimate: Estimate, root: int) -> Estimate:
+        """The answer with the promise of both, and notes on who gave which end."""
+
+    def sections(self) -> dict[str, Any]:
+        """The sections of a snapshot."""
+
+    def read_sections(
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
+        """Restore the sections."""
+
+    def close(self) -> None:
+        """Release threads."""
 
 
 MOST_POINTS = 512  # of one state

@@ -266,6 +266,8 @@ class Certified(SearchState, Shown, Framed):
             seconds=time.perf_counter() - start_time - compile_seconds,
             compile_seconds=compile_seconds,
         )
+        if self.helper is not None:
+            estimate = self.helper.annotate(estimate, position.root)
         self.asked[position.root] = (
             self.memory.num_calls - position.first_call,
             estimate.standard_error,

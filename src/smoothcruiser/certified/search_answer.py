@@ -3,7 +3,8 @@
 The values are those of the counted model (``counted``), brought into the
 intervals, and the policy is the one at these action values. Where a query has
 reached its epsilon they are brought within epsilon of both ends: |value - V| <=
-epsilon is promised then.
+epsilon is promised then. The mean of paths beside the search (``PathHelper``) is not
+moved where that would contradict it: the value is the best estimate.
 
 Loss of the policy: pi = grad F(q), q the action values that are returned. Its one-step
 regularized loss at the true Q is the Bregman remainder D(Q, q) = F(Q) - F(q) -
@@ -24,6 +25,7 @@ from itertools import product
 from typing import Any
 
 from smoothcruiser.certified.query_limits import FULL, QueryLimits
+from smoothcruiser.certified.search_memory import Memory
 from smoothcruiser.certified.search_state import SearchState
 from smoothcruiser.certified.sweeps.counted_model import UNKNOWN, Guess
 from smoothcruiser.estimate import (
@@ -86,6 +88,8 @@ def answer(
     guess = guess_at(search, root, with_error=True)
     if reason == "epsilon":
         guess = guess._replace(within=promised_within(limits, memory.interval(root)))
+    if search.helper is not None:
+        guess = search.helper.improve(guess, memory.interval(root))
     seen_text = (
         f"{count_noun(memory.num_nodes - 1, 'state')}, {count_noun(num_sampled, 'pair')} and "
         f"{count_noun(memory.num_entries, 'outcome')}"
@@ -109,7 +113,7 @@ def answer(
     )
     return describe(
         problem,
-        memory.graph,
+        memory,
         root,
         state,
         guess=guess,
@@ -146,7 +150,7 @@ def promised_within(
 
 def describe(
     problem: Problem,
-    g: Any,
+    memory: Memory,
     root: int,
     state: Any,
     *,
@@ -161,11 +165,10 @@ def describe(
     Where it says ``within``, the value and the action values are at most so far from
     either end. Beside them it has the policy, its loss and the actions that may be best.
     """
-    node = g.nodes[root]
-    pairs = g.pairs[node["first"] : node["first"] + node["size"]]
+    node, interval = memory.graph.nodes[root], memory.interval(root)
+    pairs = memory.pairs_of(root)
     player, actions = 1 if node["sign"] > 0 else 2, pairs["action"].tolist()
     priors = problem.operator.weights(problem.num_actions)
-    interval = (float(node["lower"]), float(node["upper"]))
     spread, value = spread_guess(problem, pairs, player, guess)
     certificate = Certificate(
         kind="search",
@@ -186,6 +189,9 @@ def describe(
     if not guess.q_values:
         middle = 0.5 * (interval[0] + interval[1])
         value = middle if guess.value is None else guess.value
+    if guess.mean is not None:
+        value = guess.mean
+    estimated = guess.value if guess.mean is None else guess.mean
     value = bring_inside(value, interval, guess.within[0])
     return Estimate(
         value=value,
@@ -195,7 +201,7 @@ def describe(
         action=best_action(spread.policy, spread.q_values, player),
         method="certified",
         certificate=certificate,
-        standard_error=error_if_near(guess.standard_error, guess.value, value),
+        standard_error=error_if_near(guess.standard_error, estimated, value),
         **estimate_subject(problem, state),
         **fields,
     )

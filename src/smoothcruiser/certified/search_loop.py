@@ -50,7 +50,12 @@ from smoothcruiser.certified.query_limits import (
     QueryLimits,
     limits_for_samples,
 )
-from smoothcruiser.certified.query_progress import Autosave, History, QueryProgress
+from smoothcruiser.certified.query_progress import (
+    Autosave,
+    History,
+    PathHelper,
+    QueryProgress,
+)
 from smoothcruiser.certified.sample_batches import SlicePace
 from smoothcruiser.certified.sampling.sampler import Sampler
 from smoothcruiser.certified.sampling.step_inspections import (
@@ -97,6 +102,7 @@ class SearchLoop:
         self.shares, self.inspections, self.history = shares, inspections, history
         self.problem = shares.problem
         self.pace = SlicePace()
+        self.helper: PathHelper | None = None  # plays paths between two rounds
         self.lost_calls = 0  # of dropped samples, in a slice that was left
         # when the query was requested, and when the callback had its last report
         self._start_time = self._report_time = 0.0
@@ -138,6 +144,13 @@ class SearchLoop:
                 stop_reason = self._stop_reason(position, limits)
                 if stop_reason in ENOUGH:
                     return stop_reason
+                if stop_reason is None and calls_left > 0 and self._is_helped:
+                    assert self.helper is not None
+                    stop_reason, num_played = self.helper.take_turn(
+                        position, limits, calls_left
+                    )
+                    if num_played > 0 and stop_reason is None:
+                        continue
                 if stop_reason is None and calls_left > 0 and self.is_first:
                     calls_left -= self._inspect_step(position, calls_left, limits)
                     stop_reason = limits.control.check()
@@ -158,12 +171,12 @@ class SearchLoop:
         if is_stopped:  # it was saved: the rest is for the answer alone
             self.sweeps.settle(position, limits.closing_limits())
         else:
-            self._save(position, stop_reason)
+            self.save(position, stop_reason)
             self.sweeps.finish(position, limits)
         end_reason = self.sweeps.end_reason(position, limits)
         if end_reason is not None:
             if is_stopped:
-                self._save(position)
+                self.save(position)
             return end_reason
         return stop_reason if is_stopped else limits.control.check() or stop_reason
 
@@ -194,6 +207,11 @@ class SearchLoop:
             position.end_round()
 
     @property
+    def _is_helped(self) -> bool:
+        """Whether paths may be played now: the step was inspected, and is sampled."""
+        return self.helper is not None and not self.is_first
+
+    @property
     def is_first(self) -> bool:
         """Whether nothing was sampled so far, and something has to be."""
         only_rows = self.shares.has_rows and self.shares.exact
@@ -217,13 +235,13 @@ class SearchLoop:
         if limits.phases.begin(
             "inspecting", calls=memory.num_calls - position.first_call
         ):
-            self._save(position)
+            self.save(position)
             return 0
         num_calls = self.inspections.inspect_first(
             self.sampler, memory.states[position.root], calls_left, limits
         )
         memory.num_calls += num_calls
-        self._save(position)
+        self.save(position)
         limits.phases.begin("sampling", calls=memory.num_calls - position.first_call)
         return num_calls
 
@@ -237,7 +255,7 @@ class SearchLoop:
             seconds_needed=self.ending_seconds(limits)
         )
         if reason is not None:
-            self._save(position)
+            self.save(position)
         return reason
 
     def report_to_callback(
@@ -282,7 +300,7 @@ class SearchLoop:
             + self.inspections.reserved_seconds(limits)
         )
 
-    def _save(self, position: QueryProgress, ended: str | None = None) -> None:
+    def save(self, position: QueryProgress, ended: str | None = None) -> None:
         """Save the search, if there is a keeper, at a point where it is whole."""
         position.ended = ended
         if self.keeper is not None and not self.sampler.torn:
@@ -290,7 +308,7 @@ class SearchLoop:
 
     def _save_if_due(self, position: QueryProgress) -> None:
         if self.keeper is not None and self.keeper.due:
-            self._save(position)
+            self.save(position)
 
     # --- the jobs of a round --------------------------------------------------
 
@@ -303,6 +321,8 @@ class SearchLoop:
         """
         if self.batches.batch is None:  # else samples wait that were taken before
             self.region.mark_last()
+        if self.helper is not None:  # it has a turn in time
+            calls_left = min(calls_left, self.helper.most_calls(position, limits))
         pairs, counts = self._choose_jobs(position, limits, calls_left)
         if len(pairs) == 0:
             default_reason = "seconds" if self.region.unfinished else "exhausted"
@@ -331,7 +351,7 @@ class SearchLoop:
             if len(pairs):
                 return pairs, counts
             # certainly narrow enough, unless rounding prevents it
-            self._save(position)  # a stop in here is taken up from here
+            self.save(position)  # a stop in here is taken up from here
             self.sweeps.finish(position, limits)
             if self.sweeps.end_reason(position, limits) or limits.control.check():
                 return pairs, counts
@@ -367,7 +387,7 @@ class SearchLoop:
                         seconds_needed=self.ending_seconds(limits)
                     )
                 if reason is not None:
-                    self._save(position)
+                    self.save(position)
                     self.region.leave_round()
                     memory.num_calls += self.lost_calls
                     batches.enter_batch(limits.closing_limits().control.check)

@@ -95,6 +95,8 @@ class Memory:
         self.stream_bytes = STREAM_BYTES  # per pair, for its stream
         self.layer_bytes = 0  # of the bounds by steps left, which a region keeps
         self.key_bytes = 0  # of the states as words, which a sampler keeps
+        # bounds on V at some nodes that rest on other samples than those of pairs
+        self.other_ends: dict[int, Interval] = {}
         # (state, range of V, the user's bounds within it) of the first ones
         self._claims: list[tuple[Any, Interval | None, Interval]] = []
         self.weights = np.array(problem.operator.weights(problem.num_actions))
@@ -225,17 +227,21 @@ class Memory:
         return self.graph.pairs[first_pair : first_pair + num_pairs]
 
     def interval(self, node: int) -> tuple[float, float]:
-        """Return the bounds on the value of a node."""
+        """Return the bounds on the value of a node, those from elsewhere included."""
         node_row = self.graph.nodes[node]
-        return float(node_row["lower"]), float(node_row["upper"])
+        lower_bound, upper_bound = float(node_row["lower"]), float(node_row["upper"])
+        if node in self.other_ends:
+            other_low, other_high = self.other_ends[node]
+            return max(lower_bound, other_low), min(upper_bound, other_high)
+        return lower_bound, upper_bound
 
     def half_width(self, node: int, target: Target) -> float:
         """Return half the width of the node's interval, or of its widest action's.
 
         The value's is no wider than that but for rounding, which counts too.
         """
-        node_row = self.graph.nodes[node]
-        width = float(node_row["upper"] - node_row["lower"])
+        lower_bound, upper_bound = self.interval(node)
+        width = upper_bound - lower_bound
         if target == "value":
             return 0.5 * width
         pairs = self.pairs_of(node)

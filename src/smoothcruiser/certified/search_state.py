@@ -26,7 +26,12 @@ from smoothcruiser.certified.query_limits import (
     QueryLimits,
     check_max_states,
 )
-from smoothcruiser.certified.query_progress import Autosave, History, QueryProgress
+from smoothcruiser.certified.query_progress import (
+    Autosave,
+    History,
+    PathHelper,
+    QueryProgress,
+)
 from smoothcruiser.certified.sampling.choose_sampler import make_sampler
 from smoothcruiser.certified.sampling.step_inspections import StepInspections
 from smoothcruiser.certified.search_loop import SearchLoop
@@ -54,6 +59,7 @@ class SearchState:
     steering = Steering  # chooses the pairs to sample; tests replace it by worse ones
     radius_scale = 1.0  # tests make radii wrong
     notes: tuple[str, ...] = ()  # on data that a store could not keep or compare
+    helper: PathHelper | None = None  # plays paths beside it
     keeper: Autosave | None = None  # where the search is saved while it runs
 
     def __init__(
@@ -112,6 +118,8 @@ class SearchState:
         """End the workers, if there are any; the memory can still be read."""
         if self.loop is not None:
             self.loop.sampler.close()
+        if self.helper is not None:
+            self.helper.close()
 
     @cached_property
     def state_json(self) -> ExactJson:
@@ -147,6 +155,8 @@ class SearchState:
             return 0.0
         start_time = time.perf_counter()
         self.loop = self._build_loop(state, limits)
+        if self.loop is not None:
+            self.loop.helper = self.helper
         seconds_spent = time.perf_counter() - start_time
         # workers are waited for
         if self.loop is not None and not self.loop.sampler.workers:
@@ -161,7 +171,7 @@ class SearchState:
             region = make_region(problem, memory, self.bound, self.radius_scale)
             region.set_delta(self.delta)
             self.region = region
-            sweeps = Sweeps(problem, region, self._crossing_error)
+            sweeps = Sweeps(problem, region, self.crossing_error)
             steering = self.steering(problem, region, exact=self.shares.exact)
             if not self.shares.exact:
                 sweeps.exact = False
@@ -212,7 +222,7 @@ class SearchState:
             self.problem, num_rows, self.shares.exact, num_checked, inspection_text
         )
 
-    def _crossing_error(self, node: int) -> Exception:
+    def crossing_error(self, node: int) -> Exception:
         """The error for a node with bounds that exclude each other."""
         delta = 0.0 if self.known and self.shares.exact else self.delta
         return contradiction(self.memory.states[node], delta, self.assumed)

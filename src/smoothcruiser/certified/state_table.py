@@ -366,7 +366,7 @@ def _known_at(
             guess = guess._replace(within=promised_within(limits, interval))
     return describe(
         search.problem,
-        memory.graph,
+        memory,
         node,
         state,
         guess=guess,

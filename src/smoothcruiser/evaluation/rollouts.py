@@ -113,6 +113,7 @@ class CompiledPolicy(NamedTuple):
     held: Any = None  # has to live as long: a state that is an address
     critic: Any = None  # compiled; None for arrays by state, and without a critic
     critic_data: Any = NO_CRITIC
+    parts: dict[str, Any] | None = None  # of the kernel, in the place of others
 
 
 class _Loop(NamedTuple):
@@ -270,6 +271,11 @@ class CompiledRollouts:
             return cls(task, _with_critic(task, build_whole(), first_state))
         return cls(task, policy, None if tier_choice() == ADDRESS else build_whole)
 
+    def replace_table(self, table: Any, critic_data: Any) -> None:
+        """Play another policy with another critic from now on, of the same types."""
+        policy = self.loop.policy._replace(table=table, critic_data=critic_data)
+        self.loop = self.loop._replace(policy=policy)
+
     @property
     def calls(self) -> int:
         """Oracle calls so far."""
@@ -404,6 +410,7 @@ def _kernel_for(policy: CompiledPolicy, operator: Operator) -> Any:
         )
     if policy.critic is not None:
         own_parts["CRITIC"] = policy.critic
+    own_parts |= policy.parts or {}
     machine_parts: dict[str, Any] = {}
     if machine is not None and machine.parts:
         machine_parts = {"CRITIC": compile_function(constant_value)} | machine.parts

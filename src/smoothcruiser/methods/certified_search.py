@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
     from smoothcruiser.store import Record, Store, StoredRun
 
+# Of delta, for paths beside the search: against a half it costs them log(3/2) of
+# log(1/alpha), about 3.4, and the search, against all of delta, log(3/2) of about 13.
+PATH_SHARE = 1.0 / 3.0
+# Below ten steps the radii of a search add up over few steps, and paths hardly pay.
+LEAST_DISCOUNT = 0.9
 REPLAYED_CALLS = 1000  # of a stored search, when it is resumed
 # the promise and the limits that a store keeps
 PLAN = ("epsilon", "delta", "target", "budget", "max_states")
@@ -96,6 +101,8 @@ class CertifiedSearch(Method):
             return PreparedSearch(
                 method=self, query=query, explanation=_forecast_reading(query)
             )
+        has_paths = is_helped(query)
+        search_part = 1.0 - PATH_SHARE if has_paths else 1.0
         forecast = CertifiedForecast(
             problem.facts,
             promise.epsilon if promise.relative is None else None,
@@ -104,7 +111,8 @@ class CertifiedSearch(Method):
             relative=promise.relative,
             bound=self.bound or default_bound(problem),
             priced=is_priced(problem),
-            part=delta_in_order(problem, 1.0),
+            part=delta_in_order(problem, search_part),
+            has_paths=has_paths,
         )
         return PreparedSearch(method=self, query=query, explanation=forecast)
 
@@ -150,17 +158,45 @@ class CertifiedSearch(Method):
         return CertifiedSession(self, with_delta(self, query))
 
 
+def is_helped(query: Query) -> bool:
+    """Whether paths may help a search (``methods.paths``); fixed before its first call.
+
+    A promise on all action values without a limit ends by the search alone. Games,
+    horizons and discount 1 are left to the search.
+    """
+    problem, promise, limits = query.problem, query.promise, query.limits
+    is_limited = limits.calls is not None or limits.seconds is not None
+    return (
+        not problem.is_game
+        and problem.horizon is None
+        and LEAST_DISCOUNT <= problem.discount < 1.0
+        and not problem.deterministic
+        and problem.operator.has_omega
+        and not has_rows(problem)
+        and (is_limited or promise.target == "value" or not promise.asked)
+    )
+
+
 class PreparedSearch(Prepared):
     """A certified search about to begin, or to go on."""
 
     method: CertifiedSearch
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether paths help; a stored search goes on as it began."""
+        if self.stored is not None:
+            return bool(self.stored.plan.get("has_paths"))
+        return is_helped(self.query)
 
     def answer(self) -> Estimate:
         """The Estimate of one query on a memory of its own; a store keeps both."""
         query = replace(self.query, state=self.query.place)
         with (  # also while modules are imported and workers end
             stoppable_run(),
-            closing(memory_of(query, self.method.bound)) as memory,
+            closing(
+                memory_of(query, self.method.bound, has_paths=self.has_paths)
+            ) as memory,
         ):
             if query.compute.store is None:
                 return self.annotated(ask(memory, query, DEFAULT_BUDGET))
@@ -292,7 +328,8 @@ def _replay_samples(stored: Certified, query: Query, run: int) -> None:
         return
     limits = replace(query.limits, calls=budget)
     query = replace(query, limits=limits, compute=Compute(), progress=None)
-    replayed = memory_of(query, stored.bound.word)
+    has_paths = stored.helper is not None  # the samples depend on the shares
+    replayed = memory_of(query, stored.bound.word, has_paths=has_paths)
     try:
         ask(replayed, query, budget)
         is_same = has_same_samples(stored, replayed, query.place)
@@ -322,6 +359,7 @@ def _store_record(query: Query, memory: Certified) -> Record:
             "budget": limits.calls,
             "max_states": limits.max_states,
             "bound": memory.bound.word,
+            "has_paths": memory.helper is not None,
         },
         state=query.place,
         seed=query.seed,
@@ -366,14 +404,18 @@ class CertifiedSession(Session):
             self._memory.close()
 
 
-def memory_of(query: Query, bound: str | None) -> Certified:
-    """An empty memory for the query."""
+def memory_of(
+    query: Query, bound: str | None, *, has_paths: bool = False
+) -> Certified:
+    """An empty memory for the query; where it ``has_paths``, with paths beside it."""
     from smoothcruiser.certified.search import Certified
 
-    compute = query.compute
-    return Certified(
+    compute, delta = query.compute, query.promise.delta
+    if has_paths:
+        delta = (1.0 - PATH_SHARE) * query.promise.failure()
+    search = Certified(
         query.problem,
-        delta=query.promise.delta,
+        delta=delta,
         seed=query.seed,
         bound=bound,
         max_states=query.limits.max_states,
@@ -382,6 +424,13 @@ def memory_of(query: Query, bound: str | None) -> Certified:
         scheduler=compute.scheduler,
         tls=compute.tls,
     )
+    if has_paths:
+        from smoothcruiser.methods.paths.search_with_paths import PathsBesideSearch
+
+        search.helper = PathsBesideSearch(
+            search, query, PATH_SHARE * query.promise.failure()
+        )
+    return search
 
 
 def ask(memory: Certified, query: Query, budget: int | None) -> Estimate:

@@ -88,6 +88,8 @@ def to_bytes(search: SearchState) -> bytes:
         **search.region.counted.sections(),
         "arrivals": np.array(sorted(sampler.arrivals.items()), np.int64),
     }
+    if search.helper is not None:
+        sections |= search.helper.sections()
     state_numbers = _numbers(memory)
     texts = [] if state_numbers is not None else _state_pieces(search)
     if state_numbers is not None:
@@ -360,6 +362,8 @@ def _restore(search: SearchState, data: bytes) -> None:
         )
         search.loop.batches.batch = batch
         sampler.take_up(batch)
+    if search.helper is not None:
+        search.helper.read_sections(section_bytes, require)
     soundness.check_calls(memory, search.loop.batches.num_waiting)
 
 

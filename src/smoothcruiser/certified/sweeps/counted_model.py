@@ -46,6 +46,7 @@ class Guess(NamedTuple):
     unsolved: float = 0.0  # the part of the error that no sample can lessen
     # how far the value, and the action values, may be from either end of their intervals
     within: tuple[float | None, float | None] = (None, None)
+    mean: float | None = None  # of V by other samples, where it is the better estimate
 
 
 UNKNOWN = Guess(None)
@@ -120,13 +121,17 @@ class CountedNodes:
             return Guess(value, q_values)
         return Guess(value, q_values, self._error(), self.unsolved)
 
-    def guess_all(self, num_calls: int) -> list[Guess]:
-        """The model's estimates of every node; the values are left as they are."""
+    def solve_all(
+        self, num_calls: int, start_values: Floats | None = None
+    ) -> tuple[Floats, Floats, Ints]:
+        """(values by node, action values by pair, sampled pairs by node) of all nodes.
+
+        The values of the query are left as they are, and ``start_values`` too: where
+        they are not given, it starts from those of the query.
+        """
         memory, model_copy = self.memory, copy(self)
-        model_copy.values = self.values.copy()
-        num_nodes = memory.num_nodes
-        if num_nodes == 1 or not memory.num_entries:
-            return [UNKNOWN] * num_nodes
+        start_values = self.values if start_values is None else start_values
+        model_copy.values, num_nodes = start_values.copy(), memory.num_nodes
         model_copy.settle(num_calls, np.arange(1, num_nodes, dtype=np.int64))
         q_values = np.zeros(memory.num_pairs)
         num_sampled = np.zeros(num_nodes, np.int64)
@@ -134,13 +139,21 @@ class CountedNodes:
         self.loops.show_nodes(
             memory.graph, num_nodes, guesses, q_values, num_sampled, rules
         )
+        return model_copy.values, q_values, num_sampled
+
+    def guess_all(self, num_calls: int) -> list[Guess]:
+        """The model's estimates of every node."""
+        memory, num_nodes = self.memory, self.memory.num_nodes
+        if num_nodes == 1 or not memory.num_entries:
+            return [UNKNOWN] * num_nodes
+        values, q_values, num_sampled = self.solve_all(num_calls)
         nodes, q_list = memory.graph.nodes[:num_nodes], q_values.tolist()
         pair_ends = nodes["first"] + nodes["size"] * (num_sampled > 0)
         pair_ranges = zip(nodes["first"].tolist(), pair_ends.tolist(), strict=True)
         return [
             Guess(value, tuple(q_list[first_pair:end_pair]))
             for value, (first_pair, end_pair) in zip(
-                model_copy.values.tolist(), pair_ranges, strict=True
+                values.tolist(), pair_ranges, strict=True
             )
         ]
 

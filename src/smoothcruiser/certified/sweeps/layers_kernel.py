@@ -272,7 +272,7 @@ def flow_layers(
                 )
                 is_usable_pair = is_usable(g, p, d, steps)
                 if is_usable_pair or g.pairs["total"][p] == 0.0:
-                    g.pairs["gain"][p] += flow * pair_gain(g, node, p)
+                    g.pairs["gain"][p] += flow * pair_gain(g, node, p, rules.near)
                 if not is_usable_pair or d + 1 == steps.horizon:
                     continue
                 flow_share = flow * rules.bound.discount / g.pairs["total"][p]

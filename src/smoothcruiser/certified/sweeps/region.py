@@ -100,6 +100,14 @@ class Region:
         self.loops.reach(g, no_places, 0)
         self.loops.spread(g, no_places, 0, no_values, 0.0, 0, self.rules)
 
+    def steer_far(self, wish: float | None) -> None:
+        """Steer samples to the far end alone, or to both where ``wish`` is None.
+
+        The far end is the upper one of the max player.
+        """
+        near, wish = (1.0, -math.inf) if wish is None else (0.0, wish)
+        self.rules = self.rules._replace(near=near, wish=wish)
+
     @property
     def listed_nodes(self) -> Ints:
         """The nodes listed so far, the requested one first."""
@@ -235,6 +243,8 @@ def _rules(problem: Problem, radius_scale: float) -> SweepRules:
         shrink=float(radius_scale),
         # far bounds tie at the edge of the range until much is known
         tie=TIE if problem.horizon is not None or is_undiscounted(problem) else 0.0,
+        near=1.0,
+        wish=-math.inf,
         priors=np.array(problem.operator.weights(K)),
         q=np.zeros(K),
         w=np.ones(K),

@@ -75,6 +75,14 @@ def set_policy(g: Graph, i: int, wide: float, rules: SweepRules) -> None:
         policy[first_pair + a] = 0.5 * (out[a] + q[a] / softmax_sum)
 
 
+def steered_width(g: Graph, i: int, rules: SweepRules) -> float:
+    """U - L of a node, with the wish in the place of a near end that is farther."""
+    lower, upper = g.nodes["lower"][i], g.nodes["upper"][i]
+    if g.nodes["sign"][i] > 0.0:
+        return float(max(0.0, upper - max(lower, rules.wish)))
+    return float(max(0.0, min(upper, -rules.wish) - lower))
+
+
 def pass_on(
     g: Graph, p: int, share: float, order: Ints, count: int, rules: SweepRules
 ) -> int:
@@ -96,8 +104,7 @@ def pass_on(
         residual[target] += share * weights[e]
         if listed[target] == 0:
             listed[target] = 1
-            width = nodes["upper"][target] - nodes["lower"][target]
-            set_policy(g, target, width, rules)
+            set_policy(g, target, steered_width(g, target, rules), rules)
             order[count] = target
             count += 1
     return count
@@ -144,7 +151,7 @@ def spread(
     for i in range(count):
         node = order[i]
         nodes["residual"][node] = -nodes["mass"][node]
-        set_policy(g, node, nodes["upper"][node] - nodes["lower"][node], rules)
+        set_policy(g, node, steered_width(g, node, rules), rules)
     known_count = count
     for pass_number in range(1 + passes):
         is_busy = pass_number == 0
@@ -155,7 +162,7 @@ def spread(
                 moving_mass = nodes["mass"][node]
             else:
                 moving_mass = nodes["residual"][node]
-                width = nodes["upper"][node] - nodes["lower"][node]
+                width = steered_width(g, node, rules)
                 if abs(moving_mass) * width > least:
                     nodes["mass"][node] += moving_mass
                     nodes["residual"][node] = 0.0
@@ -172,14 +179,17 @@ def spread(
             i += 1
         if not is_busy:
             break
-    set_gains(g, order, count, source)
+    set_gains(g, order, count, source, rules)
     return count
 
 
-def set_gains(g: Graph, order: Ints, count: int, source: Floats) -> None:
+def set_gains(
+    g: Graph, order: Ints, count: int, source: Floats, rules: SweepRules
+) -> None:
     """Write for every pair by how much one more sample narrows the answer.
 
-    It is minus the derivative of flow * (radius up + radius down).
+    It is minus the derivative of flow * (radius up + radius down), or of the far radius
+    alone (``SweepRules.near``).
     """
     nodes, policy, gains = g.nodes, g.pairs["policy"], g.pairs["gain"]
     for i in range(count):
@@ -189,11 +199,11 @@ def set_gains(g: Graph, order: Ints, count: int, source: Floats) -> None:
         for a in range(nodes["size"][node]):
             pair = first_pair + a
             flow = mass * policy[pair] + (source[a] if i == 0 else 0.0)
-            gains[pair] = flow * pair_gain(g, node, pair)
+            gains[pair] = flow * pair_gain(g, node, pair, rules.near)
 
 
-def pair_gain(g: Graph, node: int, pair: int) -> float:
-    """By how much one more sample narrows the pair's bounds."""
+def pair_gain(g: Graph, node: int, pair: int, near: float) -> float:
+    """By how much one more sample narrows the pair's bounds; ``near`` weighs one."""
     nodes, pairs = g.nodes, g.pairs
     n = pairs["total"][pair]
     if n == 0.0:
@@ -201,7 +211,10 @@ def pair_gain(g: Graph, node: int, pair: int) -> float:
         return float(span / (2 * FIRST_BATCH))
     if pairs["cost"][pair] == 0.0:
         return 0.0
-    return float((pairs["slope_up"][pair] + pairs["slope_down"][pair]) / (n * n))
+    far_slope, near_slope = pairs["slope_up"][pair], pairs["slope_down"][pair]
+    if nodes["sign"][node] < 0.0:
+        far_slope, near_slope = near_slope, far_slope
+    return float((far_slope + near * near_slope) / (n * n))
 
 
 def wanted_samples(gain: float, n: float, level: float, first_batch: int) -> int:

@@ -78,6 +78,12 @@ class SweepRules(NamedTuple):
     # how much the near bound of an action counts beside the far one when samples are
     # steered: it tells apart actions with equal far bounds
     tie: float
+    # how much a near radius counts when samples are steered: 1, or 0 where the near end
+    # of the answer comes from elsewhere
+    near: float
+    # values are taken to lie above ``wish`` (min: below) when samples are steered;
+    # it enters no bound, so that a false one breaks nothing
+    wish: float
     priors: Any  # (K,) of floats: the operator's weight of each action
     q: Any  # (K,) of floats: scratch
     w: Any  # (K,)

@@ -15,6 +15,8 @@ share a stream:
   (COINS,)                  how many steps each of them lives
   (GAP, part)               the first words of the paths of ``gap``; part 0 is their
                             pilot, part 1 the paths that count
+  (SEARCH_PATHS, block)     the paths that bound a search's value, block by block
+  (SEARCH_PATHS, block, COIN)   how many steps each of them lives
   (WORLD, episode)          samples of an agent's environment
   (OTHER_PLAYER, episode)   samples of the other player
   (OTHER_PLAYER,)           the seed of an opponent that plans
@@ -47,6 +49,7 @@ class Key(IntEnum):
     COINS = 11
     GAP = 12
     FITTING = 13
+    SEARCH_PATHS = 14
     WORLD = 101
     OTHER_PLAYER = 102
     PLANS = 103
@@ -57,6 +60,7 @@ class Key(IntEnum):
 
 SALT = 1  # after CERTIFIED
 GUMBEL = 1  # after (TREE, moves)
+COIN = 1  # after (SEARCH_PATHS, block)
 LEAVES = 1  # after (TREE, tree)
 LOTS = 1  # after (PLANS, decision)
 

@@ -1,0 +1,1 @@
+"""Paths beside a certified search: they give one end of its interval."""
