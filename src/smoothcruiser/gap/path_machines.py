@@ -73,6 +73,8 @@ class PathTask:
         """How ``path_kernel`` knows the policy."""
         if self.policy is None:
             return path_kernel.NO_POLICY
+        if self.start_walk is not None:
+            return path_kernel.PYTHON_POLICY
         is_table = isinstance(self.policy, np.ndarray)
         return path_kernel.TABLE_POLICY if is_table else path_kernel.GREEDY_POLICY
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from smoothcruiser.evaluation.plain_rollouts import Lists
 from smoothcruiser.gap import path_kernel
-from smoothcruiser.gap.path_kernel import PathWorld
+from smoothcruiser.gap.path_kernel import PathWorld, step_setting
 from smoothcruiser.gap.path_machines import (
     Floats,
     PathCritic,
@@ -44,6 +44,11 @@ BATCH_ROWS = 65_536  # results of steps for which W is asked at once
 CHECKED_STATES = 16  # objects and arrays that are compared with a copy
 
 
+def first_numbers(numbers: list[float], size: int) -> list[float]:
+    """The first numbers; the list itself where these are all, so that it is written."""
+    return numbers if size == len(numbers) else numbers[:size]
+
+
 class ReferenceMachine:
     """All in Python."""
 
@@ -68,6 +73,7 @@ class ReferenceMachine:
             task.steps_left,
             self.problem.key is not None,
         )
+        self.steps = step_setting(task.setting)
         self.memory = PathLists(K, list(operator.weights(K)), lambda n: [None] * n)
         self.rng = MirroredStream((1, 2, 3, 4))
         self.position_words = task.position_words or position_words
@@ -128,7 +134,7 @@ class ReferenceMachine:
         memory.prepare(rule, len(times), chunk)
         memory.paper = memory.paper._replace(first=self.firsts[0 if pilot else 1])
         state_before = copy_state(self.task.state)
-        times_view = np.ascontiguousarray(times).data
+        times_view = np.ascontiguousarray(times).reshape(-1).data
         status = path_kernel.GROW
         try:
             with (
@@ -137,7 +143,7 @@ class ReferenceMachine:
             ):
                 while status == path_kernel.GROW:
                     status = self.kernel(
-                        self.setting,
+                        self.steps,
                         rule,
                         self.world,
                         None,
@@ -150,7 +156,8 @@ class ReferenceMachine:
                         self.task.state,
                         first,
                         most_calls,
-                        samples.data,
+                        count,
+                        samples.reshape(-1).data,
                         self.rng,
                         None,
                     )
@@ -214,14 +221,14 @@ class ReferenceMachine:
             "enter_node": self._enter,
             "write_position": self._write_position,
             "read_table": self._read_table,
-            "borrow_array": lambda array: array,
+            "first_floats": first_numbers,
         }
         if self.walks is not None:
             walks = self.walks
             parts |= {
                 "begin_walk": walks.begin,
                 "note_action": walks.note,
-                "assign_policy": self._assign,
+                "ask_policy": self._ask_policy,
             }
         return parts
 
@@ -244,7 +251,15 @@ class ReferenceMachine:
             self.legal_actions = self.problem.legal_actions(state)
         return action in self.legal_actions
 
-    def _fill(self, critic: Any, steps_left: int, batch: Any, count: int) -> int:
+    def _fill(
+        self,
+        world: Any,
+        data: Any,
+        critic: Any,
+        steps_left: int,
+        batch: Any,
+        count: int,
+    ) -> int:
         """Ask W for all next states of a batch at once."""
         flags = batch.flags
         rows = [row for row in range(count) if flags[row] == path_kernel.ALIVE]
@@ -257,6 +272,7 @@ class ReferenceMachine:
 
     def _find(
         self,
+        data: Any,
         states: Any,
         slots: Any,
         serials: Any,
@@ -300,9 +316,8 @@ class ReferenceMachine:
         K = self.setting.num_actions
         shares[node * K : node * K + K] = policy[states[node]]
 
-    def _assign(self, *arguments: Any) -> int:
+    def _ask_policy(self, critic: Any, graph: Any, node: int) -> int:
         assert self.walks is not None
-        graph, node = arguments[7], arguments[11]
         K = self.setting.num_actions
         graph.shares[node * K : node * K + K] = self.walks.shares(graph.states[node])
         return kernel.DONE

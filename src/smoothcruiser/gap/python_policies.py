@@ -38,12 +38,12 @@ class PythonWalks:
         self.walk: Walk | None = None
         self.last_action: int | None = None
 
-    def begin(self, path: int, first_action: int) -> None:
+    def begin(self, world: Any, critic: Any, path: int, first_action: int) -> None:
         """Begin a walk, or with NO_WALK the layers of a path."""
         is_walk = first_action != NO_WALK
         self.walk, self.last_action = self.start_walk() if is_walk else None, None
 
-    def note(self, action: int) -> None:
+    def note(self, world: Any, critic: Any, action: int) -> None:
         """The walk takes an action."""
         self.last_action = int(action)
 
