@@ -51,6 +51,7 @@ class CompiledMachine:
     deadline = math.inf
     notes: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    python_error: BaseException | None = None  # of a W or a policy in Python
     host = 0  # the address of Python's answers
     asks_values = False
 
@@ -94,6 +95,8 @@ class CompiledMachine:
 
     def replace_critic(self, critic: PathCritic) -> None:
         """As in ``PathMachine``."""
+        if not self.asks_values and is_python(self.task, critic):
+            raise InvalidInput("Machine code needs a W in machine code here.")
         self.critic = critic
         self.server: Server = build_server(self.task, critic)
 
@@ -145,6 +148,8 @@ class CompiledMachine:
         except (SmoothcruiserError, KeyboardInterrupt, MemoryError):
             raise
         except BaseException as error:
+            if error is self.python_error:
+                raise
             raise OracleError(
                 f"The oracle raised {type(error).__name__}: {error}; "
                 "fix the simulator (executor='reference' says where)."
@@ -259,9 +264,8 @@ class MixedMachine(CompiledMachine):
     """A compiled driver and step; W or the policy is Python's."""
 
     def __init__(self, task: PathTask) -> None:
-        self.asks_values = task.critic.compiled_parts(state_type(task)) is None
+        self.asks_values = is_python(task, task.critic)
         super().__init__(task)
-        self.error: BaseException | None = None
         self.walks = PythonWalks(task) if task.start_walk is not None else None
         self.answer = ANSWER(self._answer)
         self.host = int(ctypes.cast(self.answer, ctypes.c_void_p).value or 0)
@@ -275,26 +279,26 @@ class MixedMachine(CompiledMachine):
 
     def replace_critic(self, critic: PathCritic) -> None:
         """As in ``PathMachine``."""
-        self.asks_values = critic.compiled_parts(state_type(self.task)) is None
+        self.asks_values = is_python(self.task, critic)
         super().replace_critic(critic)
         if hasattr(self, "world"):
             self.world = self.world._replace(asks_values=self.asks_values)
 
     def run_block(self, *block: Any) -> int:
         """The status of the kernel, until a stop or the deadline."""
+        self.python_error = None
         try:
             with self.task.hold.opened():
                 status = self._in_time(lambda: self.call_kernel(*block))
-                error, self.error = self.error, None
-                if error is not None:
-                    raise error
+                if self.python_error is not None:
+                    raise self.python_error
                 return status
         except KeyboardInterrupt:
             return kernel.CUT
 
     def _answer(self, question: int, first: int, second: int) -> int:
         """Answer the driver; an error is raised once it has returned."""
-        if self.error is not None:
+        if self.python_error is not None:
             return path_kernel.PYTHON_ERROR
         try:
             if question == path_calls.VALUES:
@@ -306,7 +310,7 @@ class MixedMachine(CompiledMachine):
             else:
                 self._walks.note(None, None, first)
         except BaseException as error:
-            self.error = error
+            self.python_error = error
             return path_kernel.PYTHON_ERROR
         return kernel.DONE
 
@@ -329,6 +333,11 @@ class MixedMachine(CompiledMachine):
         graph, K = self.memory.graph, self.setting.num_actions
         state = self.load_state(graph.states, node)
         graph.shares[node * K : node * K + K] = self._walks.shares(state)
+
+
+def is_python(task: PathTask, critic: PathCritic) -> bool:
+    """Whether W has no form in machine code."""
+    return critic.compiled_parts(state_type(task)) is None
 
 
 def operator_parts(task: PathTask) -> dict[str, Any]:
@@ -355,17 +364,16 @@ def addresses_of(arrays: Any) -> Any:
 
 def plain_rule(rule: GapRule) -> GapRule:
     """A rule with numbers of the declared types, for which there is machine code."""
-    kinds = (type(value) for value in GapRule(1.0, 0))
-    return GapRule(*(kind(value) for kind, value in zip(kinds, rule, strict=True)))
+    numbers: list[Any] = [
+        type(usual)(value) for usual, value in zip(GapRule(1.0, 0), rule, strict=True)
+    ]
+    return GapRule(*numbers)
 
 
 def compile_machine(task: PathTask) -> CompiledMachine:
     """The machine over a compiled step."""
-    is_python = (
-        task.start_walk is not None
-        or task.critic.compiled_parts(state_type(task)) is None
-    )
-    return MixedMachine(task) if is_python else CompiledMachine(task)
+    asks = task.start_walk is not None or is_python(task, task.critic)
+    return MixedMachine(task) if asks else CompiledMachine(task)
 
 
 def call_kernel_of(machine: CompiledMachine, block: Any) -> int:

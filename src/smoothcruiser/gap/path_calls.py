@@ -323,10 +323,7 @@ def name_parts() -> str:
 def build_driver(operator_parts: dict[str, Any]) -> Any:
     """The driver; ready on the disk where the operator is a built-in one."""
     parts = {
-        name: compile_function(function)
-        for name, function in CALLS_BY_ADDRESS.items()
+        name: compile_function(function) for name, function in CALLS_BY_ADDRESS.items()
     }
     salt = None if operator_parts else name_parts()
-    return compile_function(
-        play_at, nogil=True, salt=salt, **parts, **operator_parts
-    )
+    return compile_function(play_at, nogil=True, salt=salt, **parts, **operator_parts)

@@ -50,8 +50,8 @@ from smoothcruiser.gap.path_rules import (
     SCORE_HIGH,
     SCORE_LOW,
     STEPS,
-    UPPER,
     TIME_COLUMNS,
+    UPPER,
     VALUE_HIGH,
     VALUE_LOW,
     W_HIGH,
@@ -112,11 +112,27 @@ E_NEW_LOW, E_NEW_HIGH = 6, 7  # of W, since ``note_values``
 EXTREMES = 8
 # results of a walk
 WALK_LOW, WALK_HIGH, WALK_STEPS = 0, 1, 2
-NO_WALK = -2  # in the place of a walk's first action
 # how a policy is known
 NO_POLICY, TABLE_POLICY, GREEDY_POLICY, PYTHON_POLICY = 0, 1, 2, 3
 
-NOISE, INNER, LOTS, LOOKAHEAD, COIN = (int(role) for role in Role)
+# Numba compiles a function once for each number that is written in a call. Of NumPy's
+# it knows the type alone. Interpreted, they are Python's (``plain_numbers``).
+whole_number: Any = np.int64
+truth_value: Any = np.bool_
+NOISE, INNER, LOTS, LOOKAHEAD, COIN = (whole_number(role) for role in Role)
+ZERO, ONE = whole_number(0), whole_number(1)
+EVERY = whole_number(-1)  # action
+NO_WALK = whole_number(-2)  # in the place of a walk's first action
+NEVER, ALWAYS = truth_value(False), truth_value(True)
+
+
+def plain_numbers() -> dict[str, Any]:
+    """The constants of calls as Python's numbers, by their names."""
+    return {
+        name: value.item()
+        for name, value in globals().items()
+        if isinstance(value, np.int64 | np.bool_)
+    }
 
 
 class PathGraph(NamedTuple):
@@ -262,7 +278,7 @@ def write_words(
                 paper.look_words, j, first, LOOKAHEAD, path, time, index, flips
             )
         return
-    write_position(paper.words, 0, first, NOISE, path, time, 0, False)
+    write_position(paper.words, ZERO, first, NOISE, path, time, ZERO, NEVER)
     for j in range(rule.num_inner):
         flips = rule.mirrored and j % 2 == 1
         index = j - 1 if flips else j
@@ -355,7 +371,10 @@ def is_one_node(data: Any, states: Any, node: int, others: Any, row: int) -> boo
 
 def clip_value(times: Any, time: int, value: float) -> float:
     """W as the path uses it at a time."""
-    low, high = times[time * TIME_COLUMNS + CLIP_LOW], times[time * TIME_COLUMNS + CLIP_HIGH]
+    low, high = (
+        times[time * TIME_COLUMNS + CLIP_LOW],
+        times[time * TIME_COLUMNS + CLIP_HIGH],
+    )
     return low if value < low else high if value > high else value
 
 
@@ -428,7 +447,10 @@ def absorb_nodes(
     """
     K, m = setting.num_actions, rule.num_inner
     next_time = min(time + 1, paper.meta[NUM_TIMES] - 1)
-    low, high = times[next_time * TIME_COLUMNS + CLIP_LOW], times[next_time * TIME_COLUMNS + CLIP_HIGH]
+    low, high = (
+        times[next_time * TIME_COLUMNS + CLIP_LOW],
+        times[next_time * TIME_COLUMNS + CLIP_HIGH],
+    )
     states, meta, extremes = graph.states, paper.meta, paper.extremes
     children, edges, q = graph.children, graph.edges, graph.q
     scores, offsets, w = graph.scores, graph.offsets, graph.w
@@ -436,7 +458,7 @@ def absorb_nodes(
     num_noise = 0 if follows == NOTHING else 1
     serial, layer = meta[SERIAL], graph.layers[time + 1]
     next_weight = weight * rule.discount if time < rule.head else weight
-    row = 0
+    row = ZERO
     for node in range(first, last):
         for a in range(K):
             at = node * K + a
@@ -511,8 +533,11 @@ def average_nodes(
     """The status after the means of ``count`` rows per action are in ``out``."""
     K = setting.num_actions
     next_time = min(time + 1, paper.meta[NUM_TIMES] - 1)
-    low, high = times[next_time * TIME_COLUMNS + CLIP_LOW], times[next_time * TIME_COLUMNS + CLIP_HIGH]
-    row = 0
+    low, high = (
+        times[next_time * TIME_COLUMNS + CLIP_LOW],
+        times[next_time * TIME_COLUMNS + CLIP_HIGH],
+    )
+    row = ZERO
     for node in range(first, last):
         for a in range(K):
             out[node * K + a] = math.nan
@@ -565,7 +590,7 @@ def grow_layers(
         is_worth = has_worth(rule, time)
         weight = paper.weight[0]
         if meta[NODE] == first:
-            write_words(rule, paper, path, time, False)
+            write_words(rule, paper, path, time, NEVER)
             meta[SERIAL] += 1
         num_slots = 8
         while num_slots < 2 * K * (last - first):
@@ -596,7 +621,7 @@ def grow_layers(
                 return CUT
             calls_before = meta[CALLS]
             status = expand_nodes(
-                setting, data, graph.states, node, end, -1, paper.words, begin,
+                setting, data, graph.states, node, end, EVERY, paper.words, begin,
                 1 + rule.num_inner, batch, rng, meta, paper.fault, stop,
             )  # fmt: skip
             calls = meta[CALLS] - calls_before
@@ -686,7 +711,9 @@ def mover_sign(setting: StepSetting, data: Any, states: Any, node: int) -> float
 # --- policies -----------------------------------------------------------------------
 
 
-def list_legal(setting: StepSetting, graph: PathGraph, paper: PathNotes, node: int) -> int:
+def list_legal(
+    setting: StepSetting, graph: PathGraph, paper: PathNotes, node: int
+) -> int:
     """The number of legal actions of a node with Qhat: their numbers and weights."""
     K, num_legal = setting.num_actions, 0
     for a in range(K):
@@ -761,10 +788,10 @@ def look_ahead(
     meta, m = paper.meta, rule.num_lookahead
     if meta[CALLS] + setting.num_actions * m > most_calls:
         return CUT
-    write_words(rule, paper, path, time, True)
+    write_words(rule, paper, path, time, ALWAYS)
     calls_before = meta[CALLS]
     status = expand_nodes(
-        setting, data, graph.states, node, node + 1, -1, paper.look_words, 0, m, batch,
+        setting, data, graph.states, node, node + 1, EVERY, paper.look_words, ZERO, m, batch,
         rng, meta, paper.fault, stop,
     )  # fmt: skip
     meta[LOOK_COUNT] += meta[CALLS] - calls_before
@@ -772,7 +799,11 @@ def look_ahead(
         return status
     if is_worth:
         status = fill_values(
-            world, data, critic, steps_after(world, time), batch,
+            world,
+            data,
+            critic,
+            steps_after(world, time),
+            batch,
             setting.num_actions * m,
         )
         if status != DONE:
@@ -811,8 +842,8 @@ def choose_action(
     at, num_legal = node * setting.num_actions, list_legal(setting, graph, paper, node)
     for j in range(num_legal):
         paper.p[j] = graph.shares[at + paper.ids[j]]
-    write_position(paper.spot, 0, paper.first, LOTS, path, time, 0, False)
-    start_stream(rng, paper.spot, 0)
+    write_position(paper.spot, ZERO, paper.first, LOTS, path, time, ZERO, NEVER)
+    start_stream(rng, paper.spot, ZERO)
     return paper.ids[sample_slot(paper.p, num_legal, rng)]  # type: ignore[no-any-return]
 
 
@@ -862,8 +893,10 @@ def fold_layers(
                 for j in range(num_legal):
                     y[j] = sign * x[j]
                 values[node] = sign * VALUE(
-                    world.code, first_floats(y, num_legal),
-                    first_floats(w, num_legal), world.t,
+                    world.code,
+                    first_floats(y, num_legal),
+                    first_floats(w, num_legal),
+                    world.t,
                 )
             else:
                 total = 0.0
@@ -871,8 +904,10 @@ def fold_layers(
                     p[j] = graph.shares[at + ids[j]]
                     total += p[j] * x[j]
                 values[node] = total - sign * OMEGA(
-                    world.code, first_floats(p, num_legal),
-                    first_floats(w, num_legal), world.t,
+                    world.code,
+                    first_floats(p, num_legal),
+                    first_floats(w, num_legal),
+                    world.t,
                 )
             if node == 0:
                 for j in range(num_legal):
@@ -898,12 +933,12 @@ def play_walk(
         paper.walk,
     )
     spare = meta[CAPACITY] - 1
-    node, weight = 0, 1.0
+    node, weight = ZERO, 1.0
     worth = graph.w[0]
     x = worth
     walk[WALK_LOW], walk[WALK_HIGH] = math.nan, math.nan
     begin_walk(world, critic, path, first_action)
-    time = 0
+    time = ZERO
     while time < length:
         row = min(time, meta[NUM_TIMES] - 1)
         follows, is_worth = what_follows(rule, time, length), has_worth(rule, time)
@@ -918,10 +953,14 @@ def play_walk(
             is_low = walk[WALK_LOW] == walk[WALK_LOW]
             is_high = walk[WALK_HIGH] == walk[WALK_HIGH]
             if not is_low and score <= -rule.lower_cut:
-                walk[WALK_LOW] = x + weight * (times[row * TIME_COLUMNS + POLICY_LOW] - worth)
+                walk[WALK_LOW] = x + weight * (
+                    times[row * TIME_COLUMNS + POLICY_LOW] - worth
+                )
                 is_low = True
             if not is_high and score >= rule.lower_cut:
-                walk[WALK_HIGH] = x + weight * (times[row * TIME_COLUMNS + POLICY_HIGH] - worth)
+                walk[WALK_HIGH] = x + weight * (
+                    times[row * TIME_COLUMNS + POLICY_HIGH] - worth
+                )
                 is_high = True
             if is_low and is_high:
                 break
@@ -932,15 +971,17 @@ def play_walk(
             if meta[CALLS] + K * rule.num_inner + 1 > most_calls:
                 return CUT
             if meta[WORDS_TIME] != time:
-                write_words(rule, paper, path, time, False)
+                write_words(rule, paper, path, time, NEVER)
             calls_before = meta[CALLS]
             status = expand_nodes(
-                setting, data, graph.states, node, node + 1, -1, paper.words, 1,
+                setting, data, graph.states, node, node + 1, EVERY, paper.words, ONE,
                 1 + rule.num_inner, batch, rng, meta, paper.fault, stop,
             )  # fmt: skip
             meta[WALK_COUNT] += meta[CALLS] - calls_before
             if status == DONE and is_worth:
-                status = fill_values(world, data, critic, steps_left, batch, K * rule.num_inner)
+                status = fill_values(
+                    world, data, critic, steps_left, batch, K * rule.num_inner
+                )
             if status == DONE:
                 status = average_nodes(
                     setting, rule, times, batch, paper, node, node + 1, time,
@@ -981,9 +1022,9 @@ def play_walk(
             if meta[CALLS] >= most_calls:
                 return CUT
             if meta[WORDS_TIME] != time - 1:
-                write_words(rule, paper, path, time - 1, False)
+                write_words(rule, paper, path, time - 1, NEVER)
             status = expand_nodes(
-                setting, data, graph.states, node, node + 1, action, paper.words, 0, 1,
+                setting, data, graph.states, node, node + 1, action, paper.words, ZERO, ONE,
                 batch, rng, meta, paper.fault, stop,
             )  # fmt: skip
             meta[WALK_COUNT] += 1
@@ -991,7 +1032,7 @@ def play_walk(
                 return status
             if batch.flags[0] == OVER:
                 break
-            status = fill_values(world, data, critic, steps_left, batch, 1)
+            status = fill_values(world, data, critic, steps_left, batch, ONE)
             if status != DONE:
                 return status
             value = batch.values[0]
@@ -1001,10 +1042,8 @@ def play_walk(
             worth = clip_value(times, next_row, value)
             paper.extremes[E_NEW_LOW] = min(paper.extremes[E_NEW_LOW], value)
             paper.extremes[E_NEW_HIGH] = max(paper.extremes[E_NEW_HIGH], value)
-            if child < 0 or not is_same(
-                data, graph.states, child, batch.states, 0
-            ):
-                move_state(graph.states, spare, batch.states, 0, world.size)
+            if child < 0 or not is_same(data, graph.states, child, batch.states, ZERO):
+                move_state(graph.states, spare, batch.states, ZERO, world.size)
                 child = spare
             node = child
         note_values(paper, next_row)
@@ -1012,9 +1051,13 @@ def play_walk(
             weight *= rule.discount
         if follows == A_BOUND:
             if walk[WALK_LOW] != walk[WALK_LOW]:
-                walk[WALK_LOW] = x + weight * (times[next_row * TIME_COLUMNS + POLICY_LOW] - worth)
+                walk[WALK_LOW] = x + weight * (
+                    times[next_row * TIME_COLUMNS + POLICY_LOW] - worth
+                )
             if walk[WALK_HIGH] != walk[WALK_HIGH]:
-                walk[WALK_HIGH] = x + weight * (times[next_row * TIME_COLUMNS + POLICY_HIGH] - worth)
+                walk[WALK_HIGH] = x + weight * (
+                    times[next_row * TIME_COLUMNS + POLICY_HIGH] - worth
+                )
             break
     if walk[WALK_LOW] != walk[WALK_LOW]:
         walk[WALK_LOW] = x
@@ -1054,12 +1097,12 @@ def begin_path(
     for k in (E_SCORE_LOW, E_WALK_LOW, E_W_LOW, E_NEW_LOW):
         extremes[k] = math.inf
     if not rule.fixed:
-        write_position(paper.spot, 0, paper.first, COIN, path, 0, 0, False)
-        start_stream(rng, paper.spot, 0)
+        write_position(paper.spot, ZERO, paper.first, COIN, path, ZERO, ZERO, NEVER)
+        start_stream(rng, paper.spot, ZERO)
     meta[LENGTH] = path_length(rule, rng)  # type: ignore[arg-type]
     place_root(batch, root, world.size)
     batch.flags[0] = ALIVE
-    status = fill_values(world, data, critic, world.steps_left, batch, 1)
+    status = fill_values(world, data, critic, world.steps_left, batch, ONE)
     if status != DONE:
         return status
     value = batch.values[0]
@@ -1067,10 +1110,10 @@ def begin_path(
         meta[FAULT_ROW] = 0
         return BAD_VALUE
     extremes[E_NEW_LOW], extremes[E_NEW_HIGH] = value, value
-    note_values(paper, 0)
+    note_values(paper, ZERO)
     paper.weight[0] = 1.0
-    move_state(graph.states, 0, batch.states, 0, world.size)
-    graph.w[0] = clip_value(times, 0, value)
+    move_state(graph.states, ZERO, batch.states, ZERO, world.size)
+    graph.w[0] = clip_value(times, ZERO, value)
     sign = 1.0 if rule.relaxed == 1 else -1.0
     graph.scores[0], graph.offsets[0] = 0.0, -sign * graph.w[0]
     graph.layers[0], graph.layers[1] = 0, 1
@@ -1093,7 +1136,7 @@ def play_walks(
     if not rule.walks_every_action:
         status = play_walk(
             setting, rule, world, data, critic, policy, times, graph, batch, paper,
-            path, -1, most_calls, rng, stop,
+            path, EVERY, most_calls, rng, stop,
         )  # fmt: skip
         samples[start + LOWER] = walk[WALK_LOW]
         samples[start + POLICY_UPPER] = walk[WALK_HIGH]
@@ -1113,13 +1156,16 @@ def play_walks(
         lower += graph.shares[a] * walk[WALK_LOW]
         upper += graph.shares[a] * walk[WALK_HIGH]
         steps = max(steps, walk[WALK_STEPS])
-    sign = mover_sign(setting, data, graph.states, 0)
+    sign = mover_sign(setting, data, graph.states, ZERO)
     # the regularizer of the first action: the mean of Qhat is taken out again
-    own_mean, num_legal = 0.0, list_legal(setting, graph, paper, 0)
+    own_mean, num_legal = 0.0, list_legal(setting, graph, paper, ZERO)
     for j in range(num_legal):
         own_mean += graph.shares[paper.ids[j]] * graph.q[paper.ids[j]]
-    income = weigh_policy(setting, world, graph, paper, 0, sign) - own_mean
-    samples[start + LOWER], samples[start + POLICY_UPPER] = lower + income, upper + income
+    income = weigh_policy(setting, world, graph, paper, ZERO, sign) - own_mean
+    samples[start + LOWER], samples[start + POLICY_UPPER] = (
+        lower + income,
+        upper + income,
+    )
     samples[start + STEPS] = steps
     return DONE
 

@@ -200,7 +200,7 @@ class ReferenceMachine:
     def kernel_parts(self) -> dict[str, Any]:
         """The problem and the policy, by the names in the kernel."""
         problem, scalar = self.problem, self.problem.operator.scalar
-        parts: dict[str, Any] = {
+        parts: dict[str, Any] = path_kernel.plain_numbers() | {
             "np": Lists,
             "LOAD": operators.getitem,
             "STORE": operators.setitem,

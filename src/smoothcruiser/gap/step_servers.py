@@ -19,7 +19,6 @@ from smoothcruiser.jit.oracle import first_line, next_state_type, oracle_parts
 from smoothcruiser.problem.problem import Game
 from smoothcruiser.states.codec import NEGATIVE_ZERO, StateCodec, codec_of, hashing
 
-VALUE_WORDS = 1 << 12  # memory for the data of a W
 _servers: dict[Any, Any] = {}
 
 
@@ -86,7 +85,9 @@ def build_server(task: PathTask, critic: PathCritic) -> Server:
         value_type: Any = None
     else:
         values, value_type = write_data(worth_data, owned)
-    data = np.array(problem.tables.sampling if is_tabular else [0], np.int64)
+    data = np.array(
+        [0] if problem.tables is None else problem.tables.sampling, np.int64
+    )
     server_key = (
         problem.oracle if not is_tabular else None,
         problem.legal if not is_tabular else None,
@@ -103,6 +104,8 @@ def build_server(task: PathTask, critic: PathCritic) -> Server:
         try:
             parts = _parts(task, kind, codec, own_key, worth, value_type)
             _servers[server_key] = (*_compile(parts), parts)
+        except InvalidInput:
+            raise
         except Exception as error:
             raise InvalidInput(
                 f"The oracle could not be compiled into paths: {first_line(error)} "
@@ -165,23 +168,37 @@ def _compile(parts: dict[str, Any]) -> tuple[Any, int]:
     function = compile_function(path_calls.serve, nogil=True, **parts)
     function.compile(signature)
     compiled = function.overloads[signature]
-    address = compiled.library.get_pointer_to_function(
-        compiled.fndesc.llvm_func_name
-    )
+    address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     return function, int(address)
 
 
 def write_data(worth_data: Any, owned: list[Any]) -> tuple[Any, Any]:
     """The data of a W in memory, and its Numba type."""
     from numba import typeof
+    from numba.core.registry import cpu_target
 
-    values = np.zeros(VALUE_WORDS, np.int64)
-    kind = typeof(worth_data)
-    if not (isinstance(worth_data, tuple) and not worth_data):
+    kind, context = typeof(worth_data), cpu_target.target_context
+    if not _is_plain(kind):
+        raise InvalidInput(
+            f"The data of a compiled W are arrays and numbers, got {kind}; use tuples "
+            "of these."
+        )
+    num_bytes = context.get_abi_sizeof(context.get_value_type(kind))
+    values = np.zeros(1 + num_bytes // 8, np.int64)
+    if num_bytes:
         writer = compile_function(path_calls.write_value)
         writer(values.ctypes.data, worth_data)
         owned.append(worth_data)
     return values, kind
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether machine code has a value's own memory, not a copy."""
+    from numba import types
+
+    if isinstance(kind, types.BaseTuple):
+        return all(map(_is_plain, kind.types))
+    return isinstance(kind, types.Array | types.Number | types.Boolean)
 
 
 @lru_cache(maxsize=1)
@@ -259,5 +276,3 @@ def state_type(task: PathTask) -> Any:
     if task.problem.tables is not None:
         return numba.int64
     return next_state_type(task.problem.oracle, numba.typeof(task.state))
-
-
