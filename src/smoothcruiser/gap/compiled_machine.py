@@ -1,7 +1,7 @@
 """Paths with a learned value in machine code (``path_kernel`` with compiled parts).
 
 ``CompiledMachine`` runs blocks of paths in one call, without Python's lock: a driver that
-is ready on the disk calls the problem's server by address (``path_calls``). Where W or
+is ready on the disk calls the problem's server by address (``calls_kernel``). Where W or
 the policy is Python's, the same driver calls Python back (``MixedMachine``): the steps of
 a layer run in machine code, and W is asked for all their next states at once.
 """
@@ -18,17 +18,17 @@ import numpy as np
 
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
-from smoothcruiser.gap import path_calls, path_kernel
+from smoothcruiser.gap import calls_kernel, path_kernel
 from smoothcruiser.gap.path_kernel import PathWorld, step_setting
-from smoothcruiser.gap.path_machines import (
+from smoothcruiser.gap.path_memory import PathArrays
+from smoothcruiser.gap.path_rules import GapRule, count_columns
+from smoothcruiser.gap.path_tasks import (
     Floats,
     PathCritic,
     PathFault,
     PathTask,
     fault_error,
 )
-from smoothcruiser.gap.path_memory import PathArrays
-from smoothcruiser.gap.path_rules import GapRule, count_columns
 from smoothcruiser.gap.python_policies import PythonWalks
 from smoothcruiser.gap.step_servers import Server, build_server, state_type
 from smoothcruiser.jit.build import is_compiled
@@ -91,7 +91,7 @@ class CompiledMachine:
         ]
         self.calls = 0
         self.thread: Threads | None = None
-        self.driver = path_calls.build_driver(operator_parts(task))
+        self.driver = calls_kernel.build_driver(operator_parts(task))
 
     def replace_critic(self, critic: PathCritic) -> None:
         """As in ``PathMachine``."""
@@ -301,11 +301,11 @@ class MixedMachine(CompiledMachine):
         if self.python_error is not None:
             return path_kernel.PYTHON_ERROR
         try:
-            if question == path_calls.VALUES:
+            if question == calls_kernel.VALUES:
                 self._fill(first, second)
-            elif question == path_calls.SHARES:
+            elif question == calls_kernel.SHARES:
                 self._write_shares(first)
-            elif question == path_calls.BEGIN:
+            elif question == calls_kernel.BEGIN:
                 self._walks.begin(None, None, first, second)
             else:
                 self._walks.note(None, None, first)
@@ -377,4 +377,5 @@ def compile_machine(task: PathTask) -> CompiledMachine:
 
 
 def call_kernel_of(machine: CompiledMachine, block: Any) -> int:
+    """The status of a block of paths, for a thread."""
     return machine.call_kernel(*block)

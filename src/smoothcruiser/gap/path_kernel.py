@@ -5,13 +5,14 @@ LEGAL, TERMINAL, PLAYER), its operator (VALUE, GRADIENT, OMEGA), its states (LOA
 HASH, SAME) and W (CRITIC). It runs in three forms with the same bits:
 
   all in machine code       one call for many paths (``compiled_machine``)
+  with answers of Python    the same, where W or a policy is Python's: W is asked for a
+                            whole batch (``compiled_machine.MixedMachine``)
   all interpreted           any step, any state (``plain_machine``)
-  the driver interpreted    over leaves in machine code, with a W or a policy in Python
-                            (``mixed_machine``); W is asked for a whole batch
 
-The leaves are ``expand_nodes``, ``fill_values``, ``absorb_nodes``, ``average_nodes``,
-``assign_policy``, ``weigh_policy``, ``choose_action``, ``follow_noise``, ``move_state``,
-``fold_layers`` and ``write_words``. The driver reads no state and calls no step.
+``expand_nodes``, ``fill_values`` and the functions of states (``hash_row``,
+``is_one_node``, ``is_same``, ``mover_sign``) are a problem's server in machine code. All
+others are its driver, which reads no state and calls no step: it is compiled once for
+all problems (``calls_kernel``).
 
 ``path_rules`` has the formulas. A node is a state of a layer; states of a layer that are
 equal are one node. Every decision about a node at time t (its cut, its place in a full
@@ -705,7 +706,7 @@ def assign_fixed(
 
 def mover_sign(setting: StepSetting, data: Any, states: Any, node: int) -> float:
     """+1 where the max player moves, -1 where the min player does, 0 otherwise."""
-    return sign_of(setting, data, LOAD(states, node))
+    return sign_of(setting, data, LOAD(states, node))  # type: ignore[arg-type]
 
 
 # --- policies -----------------------------------------------------------------------

@@ -17,15 +17,15 @@ import numpy as np
 from smoothcruiser.evaluation.plain_rollouts import Lists
 from smoothcruiser.gap import path_kernel
 from smoothcruiser.gap.path_kernel import PathWorld, step_setting
-from smoothcruiser.gap.path_machines import (
+from smoothcruiser.gap.path_memory import PathLists
+from smoothcruiser.gap.path_rules import GapRule, count_columns
+from smoothcruiser.gap.path_tasks import (
     Floats,
     PathCritic,
     PathFault,
     PathTask,
     fault_error,
 )
-from smoothcruiser.gap.path_memory import PathLists
-from smoothcruiser.gap.path_rules import GapRule, count_columns
 from smoothcruiser.gap.python_policies import PythonWalks
 from smoothcruiser.jit.forms import bind_parts
 from smoothcruiser.jit.random.mirrored_streams import (

@@ -21,7 +21,7 @@ from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.states.state_copies import lend_copy
 
 if TYPE_CHECKING:
-    from smoothcruiser.gap.path_machines import PathTask, Walk
+    from smoothcruiser.gap.path_tasks import PathTask, Walk
 
 
 class PythonWalks:
@@ -52,9 +52,9 @@ class PythonWalks:
         walk, last_action = self.walk, self.last_action
         if walk is None:
             walk, last_action = self.start_walk(), None
-        return self._checked(walk(lend_copy(state), last_action), state)
+        return self._check_answer(walk(lend_copy(state), last_action), state)
 
-    def _checked(self, answer: Any, state: Any) -> list[float]:
+    def _check_answer(self, answer: Any, state: Any) -> list[float]:
         K = self.problem.num_actions
         legal_actions = self.problem.legal_actions(state)
         shares = [0.0] * K

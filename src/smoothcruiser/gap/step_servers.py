@@ -1,4 +1,4 @@
-"""The server of a problem and of a W in machine code (``path_calls.serve``).
+"""The server of a problem and of a W in machine code (``calls_kernel.serve``).
 
 Tables with W in a table share one, which comes from the disk. For a user's step, W or
 key it is compiled once per process.
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.gap import path_calls, path_kernel
-from smoothcruiser.gap.path_machines import PathCritic, PathTask
+from smoothcruiser.gap import calls_kernel, path_kernel
+from smoothcruiser.gap.path_tasks import PathCritic, PathTask
 from smoothcruiser.jit.build import compile_function, is_compiled
 from smoothcruiser.jit.oracle import first_line, next_state_type, oracle_parts
 from smoothcruiser.problem.problem import Game
@@ -56,15 +56,17 @@ class Server(NamedTuple):
         self, setting: Any, batch: Any, paper: Any, rng: int, stop: int
     ) -> Any:
         """The words of a request that Python writes."""
-        words = np.zeros(path_calls.REQUEST_WORDS, np.int64)
+        words = np.zeros(calls_kernel.REQUEST_WORDS, np.int64)
         words[:2] = setting.num_actions, setting.fewest
         words[2:4].view(np.float64)[:] = setting.low, setting.high
         words[4:6] = setting.varies, setting.ends
         arrays = (*batch, paper.meta, paper.fault)
-        words[path_calls.REWARDS : path_calls.RNG] = [a.ctypes.data for a in arrays]
-        words[path_calls.RNG], words[path_calls.STOP] = rng, stop
-        words[path_calls.DATA] = self.data[0].ctypes.data
-        words[path_calls.CRITIC_DATA] = self.data[1].ctypes.data
+        words[calls_kernel.REWARDS : calls_kernel.RNG] = [
+            a.ctypes.data for a in arrays
+        ]
+        words[calls_kernel.RNG], words[calls_kernel.STOP] = rng, stop
+        words[calls_kernel.DATA] = self.data[0].ctypes.data
+        words[calls_kernel.CRITIC_DATA] = self.data[1].ctypes.data
         return words
 
 
@@ -131,8 +133,8 @@ def _parts(
     problem, parts = task.problem, dict[str, Any]()
     if codec is None:
         parts |= {
-            "LOAD": compile_function(path_calls.load_number),
-            "STORE": compile_function(path_calls.store_number),
+            "LOAD": compile_function(calls_kernel.load_number),
+            "STORE": compile_function(calls_kernel.store_number),
         }
     else:
         player = problem.player if isinstance(problem, Game) else None
@@ -141,7 +143,7 @@ def _parts(
         )
         del parts["LEAF"]
         parts |= _row_parts(codec) | hashing(kind)
-        parts["READ_DATA"] = compile_function(path_calls.read_nothing)
+        parts["READ_DATA"] = compile_function(calls_kernel.read_nothing)
         parts["EQUAL"] = parts["SAME"]
         if codec.is_exact:
             parts["hash_row"] = word_hash(codec.size)
@@ -154,9 +156,9 @@ def _parts(
         if not is_compiled(parts["CRITIC"]):
             parts["CRITIC"] = compile_function(parts["CRITIC"])
     else:
-        parts["CRITIC"] = compile_function(path_calls.table_worth)
+        parts["CRITIC"] = compile_function(calls_kernel.table_worth)
     if set(parts) == {"LOAD", "STORE", "CRITIC"}:
-        parts["salt"] = path_calls.name_parts()
+        parts["salt"] = calls_kernel.name_parts()
     return parts
 
 
@@ -165,7 +167,7 @@ def _compile(parts: dict[str, Any]) -> tuple[Any, int]:
     from numba import types
 
     signature = (types.int64,) * 5
-    function = compile_function(path_calls.serve, nogil=True, **parts)
+    function = compile_function(calls_kernel.serve, nogil=True, **parts)
     function.compile(signature)
     compiled = function.overloads[signature]
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
@@ -186,7 +188,7 @@ def write_data(worth_data: Any, owned: list[Any]) -> tuple[Any, Any]:
     num_bytes = context.get_abi_sizeof(context.get_value_type(kind))
     values = np.zeros(1 + num_bytes // 8, np.int64)
     if num_bytes:
-        writer = compile_function(path_calls.write_value)
+        writer = compile_function(calls_kernel.write_value)
         writer(values.ctypes.data, worth_data)
         owned.append(worth_data)
     return values, kind
