@@ -36,8 +36,7 @@ import numpy as np
 
 import smoothcruiser as sc
 from smoothcruiser.gap import path_kernel
-from smoothcruiser.gap.path_machines import LOOKAHEAD, PathTask
-from smoothcruiser.gap.path_rules import (
+from smoothcruiser.gap.gap_rules import (
     LOWER,
     POLICY_UPPER,
     TIME_COLUMNS,
@@ -47,6 +46,7 @@ from smoothcruiser.gap.path_rules import (
     upper_columns,
     walk_columns,
 )
+from smoothcruiser.gap.path_machines import LOOKAHEAD, PathTask
 from smoothcruiser.gap.plain_machine import ReferenceMachine
 from smoothcruiser.jit.forms import bind_parts
 

@@ -33,8 +33,8 @@ import numpy as np
 
 import smoothcruiser as sc
 from smoothcruiser.gap import path_kernel
+from smoothcruiser.gap.gap_rules import NODES, UPPER, GapRule
 from smoothcruiser.gap.path_machines import build_machine
-from smoothcruiser.gap.path_rules import NODES, UPPER, GapRule
 from smoothcruiser.jit.random.mirrored_streams import first_words
 
 HORIZON, NUM_INNER, PATHS = 100, 10, 200

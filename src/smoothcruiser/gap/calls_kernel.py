@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import load
+from smoothcruiser.gap.gap_rules import GapRule
 from smoothcruiser.gap.path_kernel import (
     PYTHON_POLICY,
     PathGraph,
@@ -34,7 +35,6 @@ from smoothcruiser.gap.path_kernel import (
     is_same,
     play_paths,
 )
-from smoothcruiser.gap.path_rules import GapRule
 from smoothcruiser.jit.build import compile_function, source_fingerprint
 from smoothcruiser.jit.primitives import (
     address_of_word,

@@ -19,9 +19,9 @@ import numpy as np
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.gap import calls_kernel, path_kernel
+from smoothcruiser.gap.gap_rules import GapRule, count_columns
 from smoothcruiser.gap.path_kernel import PathWorld, step_setting
 from smoothcruiser.gap.path_memory import PathArrays
-from smoothcruiser.gap.path_rules import GapRule, count_columns
 from smoothcruiser.gap.path_tasks import (
     Floats,
     PathCritic,

@@ -14,7 +14,7 @@ HASH, SAME) and W (CRITIC). It runs in three forms with the same bits:
 others are its driver, which reads no state and calls no step: it is compiled once for
 all problems (``calls_kernel``).
 
-``path_rules`` has the formulas. A node is a state of a layer; states of a layer that are
+``gap_rules`` has the formulas. A node is a state of a layer; states of a layer that are
 equal are one node. Every decision about a node at time t (its cut, its place in a full
 layer) is made before the streams of step t are opened, and an action is never judged by
 its own Qhat: this is what the proof needs.
@@ -34,7 +34,7 @@ import numpy as np
 from smoothcruiser.engines.compiled.kernel import load, store, transition
 from smoothcruiser.evaluation.kernel import sign_of, table_row
 from smoothcruiser.evaluation.path_rules import path_length
-from smoothcruiser.gap.path_rules import (
+from smoothcruiser.gap.gap_rules import (
     CLIP_HIGH,
     CLIP_LOW,
     CUT_NODES,

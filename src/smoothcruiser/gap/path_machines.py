@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.gap.path_rules import GapRule
+from smoothcruiser.gap.gap_rules import GapRule
 from smoothcruiser.gap.path_tasks import LOOKAHEAD as LOOKAHEAD
 from smoothcruiser.gap.path_tasks import Floats as Floats
 from smoothcruiser.gap.path_tasks import PathCritic as PathCritic
@@ -55,7 +55,7 @@ class PathMachine(Protocol):
         *,
         pilot: bool = False,
     ) -> Floats:
-        """The samples of paths first, first + 1, ...: one row each (``path_rules``).
+        """The samples of paths first, first + 1, ...: one row each (``gap_rules``).
 
         There are fewer than ``count`` where the calls of this run of the function are
         used up, the time is up, or the run was stopped by hand. The path under way is

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.gap import path_kernel
+from smoothcruiser.gap.gap_rules import GapRule
 from smoothcruiser.gap.path_kernel import PathGraph, PathNotes, StepBatch
-from smoothcruiser.gap.path_rules import GapRule
 
 Allocate = Callable[[int], Any]  # memory for so many states
 FIRST_NODES = 1024

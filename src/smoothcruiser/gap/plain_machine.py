@@ -16,9 +16,9 @@ import numpy as np
 
 from smoothcruiser.evaluation.plain_rollouts import Lists
 from smoothcruiser.gap import path_kernel
+from smoothcruiser.gap.gap_rules import GapRule, count_columns
 from smoothcruiser.gap.path_kernel import PathWorld, step_setting
 from smoothcruiser.gap.path_memory import PathLists
-from smoothcruiser.gap.path_rules import GapRule, count_columns
 from smoothcruiser.gap.path_tasks import (
     Floats,
     PathCritic,

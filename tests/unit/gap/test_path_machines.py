@@ -8,8 +8,8 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.gap import path_kernel, path_memory
+from smoothcruiser.gap.gap_rules import INNER_CALLS, NODES, UPPER, GapRule
 from smoothcruiser.gap.path_machines import LOOKAHEAD, build_machine
-from smoothcruiser.gap.path_rules import INNER_CALLS, NODES, UPPER, GapRule
 
 NO_LIMIT = 10**9
 TIMES = np.array([[-50.0, 50.0, -20.0, 20.0, -20.0, 20.0]])
