@@ -10,13 +10,19 @@ struct and its W in the loop, and is compiled with ``cc -O3 -march=native``. It 
 same random numbers, so the means of U agree to rounding.
 
 The bar is 0.7. ``--python`` measures the interpreted paths as well.
+
+Compiling is measured in processes of their own, with an empty cache on disk and with one
+that has the driver. Tables are a random problem of 5 states.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import datetime
+import os
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -26,6 +32,7 @@ import numba
 import numpy as np
 
 import smoothcruiser as sc
+from smoothcruiser.duality.machines import path_kernel
 from smoothcruiser.duality.machines.gap_rules import NODES, UPPER, GapRule
 from smoothcruiser.duality.machines.path_machines import build_machine
 from smoothcruiser.jit.random.mirrored_streams import first_words
@@ -205,22 +212,85 @@ def best_seconds(call: Any, repeats: int = 5) -> float:
     return min(seconds)
 
 
+def build_problem() -> sc.MDP:
+    """Storage."""
+    return sc.MDP(
+        storage, num_actions=3, discount=1.0, horizon=HORIZON, operator=sc.Max(),
+        initial_state=(5, 0.0), reward_range=(-3.0, 3.0),
+    )  # fmt: skip
+
+
+class TableCritic:
+    """W of a table, 0."""
+
+    def values(self, states: Any, steps_left: int | None) -> Any:
+        """W of states."""
+        return np.zeros(len(states))
+
+    def compiled_parts(self, state_type: Any) -> Any:
+        """W in machine code."""
+        return path_kernel.table_value, np.zeros((1, 5))
+
+
+def first_block_seconds(of_tables: bool) -> float:
+    """The CPU seconds until the first path is there, after the imports."""
+    rule = GapRule(1.0, HORIZON, num_inner=NUM_INNER, mirrored=True)
+    times = np.array([[-100.0, 100.0, -300.0, 300.0, -300.0, 300.0]])
+    problem: Any = build_problem()
+    if of_tables:
+        P, R = np.full((5, 3, 5), 0.2), np.zeros((5, 3))
+        problem = sc.tabular(P, R, discount=1.0, horizon=HORIZON, operator=sc.Max())
+    state, critic = (0, TableCritic()) if of_tables else ((5, 0.0), LinearCritic())
+    start = time.process_time()
+    machine = build_machine(problem, state, critic, None, 0, compiled=True)
+    machine.play_paths(0, 1, rule, times, NO_LIMIT)
+    return time.process_time() - start
+
+
+def measure_compiling() -> list[str]:
+    """Rows of a table: with an empty cache, then with what that left there."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for what, cache_name in (
+            ("tables", "empty"), ("tables", "filled by tables"),
+            ("step", "filled by tables"), ("step", "empty"),
+        ):  # fmt: skip
+            cache = Path(folder, "used" if "tables" in what + cache_name else "other")
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.gap.node_speed",
+                "--first",
+                what,
+            ]
+            environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
+            answer = subprocess.run(
+                command, env=environment, check=True, capture_output=True, text=True
+            )
+            rows.append(f"| {what} | {cache_name} | {float(answer.stdout):.2f} |")
+    return rows
+
+
+def read_commit() -> str:
+    """The commit of this tree."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
 def main() -> None:
     """Measure and write the ratio."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--python", action="store_true")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--first", choices=["step", "tables"])
     arguments = parser.parse_args()
-    problem = sc.MDP(
-        storage, num_actions=3, discount=1.0, horizon=HORIZON, operator=sc.Max(),
-        initial_state=(5, 0.0), reward_range=(-3.0, 3.0),
-    )  # fmt: skip
+    if arguments.first:
+        print(first_block_seconds(arguments.first == "tables"))
+        return
+    problem = build_problem()
     rule = GapRule(1.0, HORIZON, num_inner=NUM_INNER, mirrored=True)
     times = np.tile([[-100.0, 100.0, -300.0, 300.0, -300.0, 300.0]], (1, 1))
-    start = time.process_time()
     machine = build_machine(problem, (5, 0.0), LinearCritic(), None, 0, compiled=True)
-    machine.play_paths(0, 1, rule, times, NO_LIMIT)
-    compile_seconds = time.process_time() - start
     samples = machine.play_paths(0, PATHS, rule, times, NO_LIMIT)
     nodes = samples[:, NODES].sum()
     ours = nodes / best_seconds(
@@ -246,8 +316,10 @@ def main() -> None:
     lines = [
         "# Speed of `gap`'s paths",
         "",
-        "`python -m benchmarks.gap.node_speed`: storage, H = 100, m = 10 mirrored,"
-        f" {nodes / PATHS:.0f} nodes per path",
+        f"`python {' '.join(['-m benchmarks.gap.node_speed', *sys.argv[1:]])}`,"
+        f" {datetime.date.today()}, commit {read_commit()}",
+        "",
+        f"Storage, H = 100, m = 10 mirrored, {nodes / PATHS:.0f} nodes per path",
         "",
         "| | nodes per CPU second | ratio |",
         "|---|---|---|",
@@ -263,7 +335,14 @@ def main() -> None:
         )
         speed = samples[0, NODES] / seconds
         lines.append(f"| plain Python | {speed:.3g} | {speed / c_speed:.4f} |")
-    lines += ["", f"Compiling took {compile_seconds:.1f} CPU seconds."]
+    lines += [
+        "",
+        "CPU seconds until the first path, after the imports:",
+        "",
+        "| problem | cache on disk | seconds |",
+        "|---|---|---|",
+        *measure_compiling(),
+    ]
     print("\n".join(lines))
     if arguments.out:
         arguments.out.write_text("\n".join(lines) + "\n")

@@ -23,7 +23,12 @@ kernels name its functions in ``jit.primitives``.
   address_of_word (words, number)              the address of one of them
   invoke (address, five whole numbers)         a call of a compiled function
   address_of (stream)                          the address of its words
-  start_stream (stream, table, row)            a mirrored stream begins with these words
+  bit_words (address)                          the same of words without a sign
+  call_back (address, three whole numbers)     a call of a function in Python (ctypes)
+  value_at(type) (address)                     a value that ``put_value`` wrote, not
+                                               counted
+  put_value (address, value)                   writes a value of any type
+  start_stream (stream, words, number)         a mirrored stream begins with five words
   uncounted (array or tuple of arrays)         the same, without a count: for
                                                arguments, which their caller keeps
                                                alive
@@ -40,6 +45,7 @@ from numba.core import cgutils
 from numba.core.extending import intrinsic
 from numba.extending import lower_builtin, models, register_model, type_callable
 
+from smoothcruiser.jit.random.stream_type import mirrored_at as mirrored_at
 from smoothcruiser.jit.random.stream_type import set_word
 from smoothcruiser.jit.random.stream_type import stream_at as stream_at
 
@@ -238,7 +244,53 @@ def _address_of(typing_context: Any, stream: Any) -> Any:
     return types.intp(stream), generate
 
 
+def _call_back(
+    typing_context: Any, address: Any, question: Any, first: Any, second: Any
+) -> Any:
+    """Call the C function of three whole numbers at ``address``."""
+
+    def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
+        word_type = context.get_value_type(types.int64)
+        function_type = ir.FunctionType(word_type, [word_type] * 3)
+        callee = builder.inttoptr(operands[0], ir.PointerType(function_type))
+        return builder.call(callee, operands[1:])
+
+    return types.int64(types.intp, *(types.int64,) * 3), generate
+
+
+def value_at(kind: Any) -> Any:
+    """An intrinsic (address) -> the value of Numba type ``kind`` that lies there.
+
+    Its owner keeps it alive: it is not counted.
+    """
+
+    def infer_value(typing_context: Any, address: Any) -> Any:
+        def generate(
+            context: Any, builder: Any, signature: Any, arguments: Any
+        ) -> Any:
+            value_type = context.get_value_type(kind)
+            place = builder.inttoptr(arguments[0], value_type.as_pointer())
+            return _strip_counts(context, builder, kind, builder.load(place))
+
+        return kind(types.intp), generate
+
+    return intrinsic(infer_value)
+
+
+def _put_value(typing_context: Any, address: Any, value: Any) -> Any:
+    """Write a value at an address, as ``value_at`` reads it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], arguments[1].type.as_pointer())
+        builder.store(arguments[1], place)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, value), generate
+
+
 invoke: Any = intrinsic(_invoke)
+call_back: Any = intrinsic(_call_back)
+put_value: Any = intrinsic(_put_value)
 address_of: Any = intrinsic(_address_of)
 
 
@@ -317,12 +369,13 @@ def _address_of_word(typing_context: Any, words: Any, index: Any) -> Any:
 
 int_words = _words_from(MemoryWords(types.int64))
 float_words = _words_from(MemoryWords(types.float64))
+bit_words = _words_from(MemoryWords(types.uint64))
 address_of_word: Any = intrinsic(_address_of_word)
 
 
 def _start_stream(stream: Any, words: Any, row: int) -> None:
-    """Write the five words of row ``row`` of a table into a mirrored stream."""
-    address = words.ctypes.data + row * 40
+    """Write five words, row ``row`` of a table, into a mirrored stream."""
+    address = address_of_word(words, 5 * row)
     for i in range(5):
         write_word(stream, i, bits_at(address, i))
 

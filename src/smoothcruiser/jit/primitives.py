@@ -100,6 +100,26 @@ def start_stream(stream: Any, words: Any, row: int) -> None:
     stream.restart(words[row])
 
 
+def bit_words(address: int) -> Any:
+    """The words from an address on, without a sign."""
+    _compiled_alone(address)
+
+
+def call_back(address: int, question: int, first: int, second: int) -> int:
+    """The answer of Python's function at an address."""
+    _compiled_alone(address, question, first, second)
+
+
+def put_value(address: int, value: Any) -> None:
+    """Write a value of any type at an address."""
+    _compiled_alone(address, value)
+
+
+def mirrored_at(address: int) -> Any:
+    """The mirrored stream whose words are at an address."""
+    _compiled_alone(address)
+
+
 # the names that stand for functions of ``jit.memory`` in compiled code
 PRIMITIVES = frozenset(
     {
@@ -117,6 +137,10 @@ PRIMITIVES = frozenset(
         address_of,
         stream_at,
         start_stream,
+        bit_words,
+        call_back,
+        put_value,
+        mirrored_at,
     }
 )
 

@@ -2,6 +2,7 @@
 
 import time
 
+import numba
 import numpy as np
 import pytest
 
@@ -73,6 +74,94 @@ def test_three_forms_give_the_same_bits(name):
     if policy is table:
         _, walks = play(False, rule, lambda: lambda state, action: table[state])
         assert np.array_equal(plain, walks, equal_nan=True)
+
+
+class WordCritic:
+    """W of a user, with an array and a number as its data."""
+
+    def __init__(self, *, is_compiled=True):
+        self.data = (np.array([0.3, -0.2, 0.7]), 0.5)
+        self.is_compiled = is_compiled
+
+    def values(self, states, steps_left):
+        return [worth.py_func(self.data, steps_left, s) for s in states]
+
+    def compiled_parts(self, state_type):
+        return (worth, self.data) if self.is_compiled else None
+
+
+@numba.njit
+def worth(data, steps_left, state):
+    table, scale = data
+    return table[state[0] % 3] + scale * state[1]
+
+
+@numba.njit
+def drift(state, action, rng):
+    if action == 7:
+        raise ValueError("no such action")
+    n, x = state
+    return 0.1 * action * x, ((n + action) % 5, 0.5 * x + rng.normal()), x > 2.0
+
+
+@numba.njit
+def mover(state):
+    return 1 + state[0] % 2
+
+
+@numba.njit
+def is_allowed(state, action):
+    return action < 2 or state[0] > 1
+
+
+@pytest.mark.compiles
+def test_a_users_step_gives_the_same_bits_in_three_forms():
+    """A game, with ends, legal actions, a policy in Python and W with data."""
+    game = sc.Game(
+        drift, player=mover, num_actions=3, discount=0.9, operator=sc.Entropy(0.3),
+        initial_state=(2, 0.0), reward_range=(-9.0, 9.0), legal=is_allowed,
+        terminal=numba.njit(lambda state: state[1] < -2.0),
+    )  # fmt: skip
+    rule = GapRule(0.9, 3, True, False, 2, lower_cut=0.5, walks_every_action=True)
+
+    def start_walk():
+        return lambda state, action: None if action == 1 else [0.5, 0.5, 0.0]
+
+    forms = []
+    for policy in (LOOKAHEAD, start_walk):
+        own_rule = rule._replace(num_lookahead=2 if policy is LOOKAHEAD else 0)
+        for compiled, is_compiled in ((False, False), (True, True), (True, False)):
+            critic = WordCritic(is_compiled=is_compiled)
+            machine = build_machine(
+                game, (2, 0.0), critic, policy, 7, compiled=compiled
+            )
+            forms.append(machine.play_paths(0, 5, own_rule, TIMES, NO_LIMIT))
+            machine.close()
+    for plain, *others in (forms[:3], forms[3:]):
+        for samples in others:
+            assert np.array_equal(plain, samples, equal_nan=True)
+
+
+def fail(state, action):
+    raise RuntimeError("a policy's own error")
+
+
+@pytest.mark.compiles
+def test_errors_in_python_and_in_machine_code_arrive():
+    with pytest.raises(RuntimeError, match="own error"):
+        play(True, RULES["horizon"]._replace(num_lookahead=0), lambda: fail)
+    problem, _ = make_problem()
+    critic = TableCritic(np.array([[0.0, 0.0, np.nan, np.inf, 0.0]]))
+    machine = build_machine(problem, 0, critic, None, 7, compiled=True)
+    with pytest.raises(sc.InvalidInput, match="finite number"):
+        machine.play_paths(0, 20, RULES["horizon"], TIMES, NO_LIMIT)
+    bad = sc.MDP(
+        drift, num_actions=8, discount=0.9, operator=sc.Max(), horizon=3,
+        initial_state=(2, 0.0), reward_range=(-9.0, 9.0), terminal=numba.njit(lambda state: False),
+    )  # fmt: skip
+    machine = build_machine(bad, (2, 0.0), WordCritic(), None, 7, compiled=True)
+    with pytest.raises(sc.OracleError, match="no such action"):
+        machine.play_paths(0, 1, RULES["horizon"], TIMES, NO_LIMIT)
 
 
 def test_a_path_is_known_by_its_number(monkeypatch):

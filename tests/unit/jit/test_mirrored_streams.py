@@ -64,10 +64,11 @@ def test_copies_keep_the_mask():
 def test_machine_code_draws_the_same():
     import numba
 
-    from smoothcruiser.jit.memory import start_stream
+    from smoothcruiser.jit.memory import bit_words, start_stream
 
     @numba.njit
-    def draw(rng, table):
+    def draw(rng, address):
+        table = bit_words(address)
         start_stream(rng, table, 0)
         first = rng.random(), rng.normal(), rng.integers(6)
         start_stream(rng, table, 1)
@@ -76,4 +77,4 @@ def test_machine_code_draws_the_same():
     table = np.array([[*WORDS, 0], [*WORDS, FLIPPED]], dtype=np.uint64)
     stream, mirror = pair()
     expected = [(s.random(), s.normal(), s.integers(6)) for s in (stream, mirror)]
-    assert list(draw(MirroredStream(WORDS), table)) == expected
+    assert list(draw(MirroredStream(WORDS), table.ctypes.data)) == expected

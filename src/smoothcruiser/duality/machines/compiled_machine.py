@@ -1,70 +1,50 @@
 """Paths with a learned value in machine code (``path_kernel`` with compiled parts).
 
-``CompiledMachine`` runs blocks of paths in one call, without Python's lock. Where W or
-the policy is Python's, ``MixedMachine`` interprets the driver over compiled leaves: the
-steps of a layer run in machine code, W is asked for all their next states at once, and
-machine code reads its answers.
+``CompiledMachine`` runs blocks of paths in one call, without Python's lock: a driver that
+is ready on the disk calls the problem's server by address (``calls_kernel``). Where W or
+the policy is Python's, the same driver calls Python back (``MixedMachine``): the steps of
+a layer run in machine code, and W is asked for all their next states at once.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
 import threading
 import time
-from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 
-from smoothcruiser.duality.machines import path_kernel
+from smoothcruiser.duality.machines import calls_kernel, path_kernel
 from smoothcruiser.duality.machines.gap_rules import GapRule, count_columns
-from smoothcruiser.duality.machines.path_kernel import PathWorld
-from smoothcruiser.duality.machines.path_machines import (
+from smoothcruiser.duality.machines.path_kernel import PathWorld, step_setting
+from smoothcruiser.duality.machines.path_memory import PathArrays
+from smoothcruiser.duality.machines.path_tasks import (
     Floats,
     PathCritic,
     PathFault,
     PathTask,
-    PythonWalks,
     fault_error,
 )
-from smoothcruiser.duality.machines.path_memory import PathArrays
-from smoothcruiser.engines.compiled.kernel import allocate
+from smoothcruiser.duality.machines.python_policies import PythonWalks
+from smoothcruiser.duality.machines.step_servers import (
+    Server,
+    build_server,
+    state_type,
+)
 from smoothcruiser.engines.pools.threads import Threads
-from smoothcruiser.errors import OracleError, SmoothcruiserError
-from smoothcruiser.jit.build import compile_function, is_compiled
-from smoothcruiser.jit.forms import bind_parts
-from smoothcruiser.jit.oracle import next_state_type
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.random.mirrored_streams import MirroredStream, first_words
 from smoothcruiser.operators.operator_functions import parts_of
-from smoothcruiser.states.codec import NEGATIVE_ZERO, hashing
 from smoothcruiser.tree.kernels import kernel
-from smoothcruiser.tree.kernels.compiled_tree import machine_for
 
 KEY_IN_PYTHON = (
     "key= is not compiled, so the states of a path are merged where they are equal"
 )
 BATCH_ROWS = 65_536  # results of steps for which a W in Python is asked at once
-# the functions of the kernel that are machine code under an interpreted driver
-LEAVES = (
-    "expand_nodes",
-    "follow_noise",
-    "move_state",
-    "is_same",
-    "absorb_nodes",
-    "average_nodes",
-    "fold_layers",
-    "read_table",
-    "respond_greedily",
-    "weigh_policy",
-    "choose_action",
-    "list_legal",
-    "mover_sign",
-    "write_words",
-    "write_position",
-    "place_root",
-    "fill_values",
-)
-_kernels: dict[Any, Any] = {}
+ANSWER = ctypes.CFUNCTYPE(ctypes.c_int64, *(ctypes.c_int64,) * 3)
 
 
 class CompiledMachine:
@@ -75,30 +55,39 @@ class CompiledMachine:
     deadline = math.inf
     notes: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    python_error: BaseException | None = None  # of a W or a policy in Python
+    host = 0  # the address of Python's answers
+    asks_values = False
 
     def __init__(self, task: PathTask) -> None:
         self.task, self.setting = task, task.setting
         problem, K = task.problem, task.problem.num_actions
         operator = problem.operator
-        self.machine, self.data, self.root = machine_for(problem, task.state)
-        self.key = problem.key if is_compiled(problem.key) else None
-        if problem.key is not None and self.key is None:
+        key = problem.key if is_compiled(problem.key) else None
+        if problem.key is not None and key is None:
             self.notes = (KEY_IN_PYTHON,)
-        is_tabular = problem.tables is not None
-        reserve = compile_function(allocate) if is_tabular else self.machine.allocate
+        self.replace_critic(task.critic)
+        size = self.server.size
         self.world = PathWorld(
             operator.code,
-            operator.strength,
+            float(operator.strength),
             task.policy_kind,
             1,
             task.steps_left,
-            self.key is not None,
+            key is not None,
+            self.asks_values,
+            size,
         )
         table = task.policy
         if not isinstance(table, np.ndarray):
             table = np.zeros((1, K))
         self.policy = np.ascontiguousarray(table, dtype=np.float64)
-        self.memory = PathArrays(K, np.array(operator.weights(K)), reserve)
+        self.root = self.server.words_of(task.state)
+        self.memory = PathArrays(
+            K,
+            np.array(operator.weights(K), np.float64),
+            lambda n: np.zeros((n, size), np.int64),
+        )
         self.rng = MirroredStream((1, 2, 3, 4))
         self.stop = np.zeros(1, np.int64)
         self.firsts = [
@@ -106,61 +95,14 @@ class CompiledMachine:
         ]
         self.calls = 0
         self.thread: Threads | None = None
-        self.replace_critic(task.critic)
-
-    # --- parts --------------------------------------------------------------------
+        self.driver = calls_kernel.build_driver(operator_parts(task))
 
     def replace_critic(self, critic: PathCritic) -> None:
         """As in ``PathMachine``."""
+        if not self.asks_values and is_python(self.task, critic):
+            raise InvalidInput("Machine code needs a W in machine code here.")
         self.critic = critic
-        compiled_critic = self.read_critic(critic)
-        self.critic_data = compiled_critic[1]
-        self.kernel = self.build_kernel(compiled_critic[0])
-
-    def read_critic(self, critic: PathCritic) -> tuple[Any, Any]:
-        """W in machine code, and its data."""
-        compiled_critic = critic_parts(self.task, critic)
-        assert compiled_critic is not None
-        return compiled_critic
-
-    def build_kernel(self, critic: Any) -> Any:
-        """The kernel of all paths."""
-        return _kernel_for(
-            path_kernel.play_paths, self.kernel_parts(critic), self.machine
-        )
-
-    def kernel_parts(self, critic: Any) -> dict[str, Any]:
-        """The parts of the kernel in machine code."""
-        from smoothcruiser.jit import memory
-
-        own_parts = parts_of(self.task.problem.operator, omega=True)
-        parts = {
-            name: function
-            for name, function in self.machine.parts.items()
-            if name not in ("ALLOCATE", "LEAF", "KEEP", "BELOW", "ABOVE", "BOUNDED")
-        }
-        if parts:
-            parts["ROW"] = compile_function(_no_row)
-        if "SAME" in parts:
-            parts["EQUAL"] = parts["SAME"]
-            if self.machine.codec is not None and self.machine.codec.is_exact:
-                parts["hash_row"] = word_hash(self.machine.codec.size)
-        if self.key is not None:
-            parts.pop("hash_row", None)
-            parts |= key_parts(self.key, self.task)
-        if critic not in (None, path_kernel.table_value):
-            parts["CRITIC"] = critic
-        elif critic is not None and parts:
-            parts["CRITIC"] = compile_function(critic)
-        if own_parts is not None:
-            parts |= {
-                "VALUE": own_parts.value,
-                "GRADIENT": own_parts.gradient,
-                "OMEGA": own_parts.omega,
-            }
-        if not parts:
-            parts["salt"] = "tables"
-        return parts | {"borrow_array": memory.uncounted}
+        self.server: Server = build_server(self.task, critic)
 
     # --- paths --------------------------------------------------------------------
 
@@ -210,6 +152,8 @@ class CompiledMachine:
         except (SmoothcruiserError, KeyboardInterrupt, MemoryError):
             raise
         except BaseException as error:
+            if error is self.python_error:
+                raise
             raise OracleError(
                 f"The oracle raised {type(error).__name__}: {error}; "
                 "fix the simulator (executor='reference' says where)."
@@ -228,27 +172,29 @@ class CompiledMachine:
         self, rule: GapRule, times: Floats, first: int, most_calls: int, samples: Any
     ) -> int:
         """The status of the kernel."""
-        memory = self.memory
-        return int(
-            self.kernel(
-                self.setting,
-                rule,
-                self.world,
-                self.data,
-                self.critic_data,
-                self.policy,
-                times,
-                memory.graph,
-                memory.batch,
-                memory.paper,
-                self.root,
-                first,
-                most_calls,
-                samples,
-                self.rng,
-                self.stop.ctypes.data,
-            )
+        memory, stop = self.memory, int(self.stop.ctypes.data)
+        request = self.server.request(
+            self.setting, memory.batch, memory.paper, self.rng.share(), stop
         )
+        status = self.driver(
+            step_setting(self.setting),
+            plain_rule(rule),
+            self.world,
+            (self.server.address, address_of(request)),
+            self.host,
+            address_of(self.policy),
+            address_of(times),
+            addresses_of(memory.graph),
+            addresses_of(memory.batch),
+            addresses_of(memory.paper),
+            address_of(self.root),
+            first,
+            most_calls,
+            len(samples),
+            address_of(samples),
+            self.rng,
+        )
+        return int(status)
 
     def run_block(self, *block: Any) -> int:
         """The status of the kernel, until a stop or the deadline.
@@ -269,7 +215,7 @@ class CompiledMachine:
         def run_all() -> int:
             try:
                 with self.task.hold.opened():
-                    thread.map(_call_kernel, iter([block]), report)
+                    thread.map(call_kernel_of, iter([block]), report)
             except KeyboardInterrupt:
                 abandoned = thread.abandoned_results
                 statuses.extend(s for s in abandoned if isinstance(s, int))
@@ -315,42 +261,18 @@ class CompiledMachine:
 
     def load_state(self, states: Any, row: int) -> Any:
         """A state as Python's."""
-        return self.machine.load(states, row)
+        return self.server.state_of(states, row)
 
 
 class MixedMachine(CompiledMachine):
-    """The driver in Python over a compiled step; W or the policy is Python's."""
+    """A compiled driver and step; W or the policy is Python's."""
 
-    name = "compiled"
-
-    def read_critic(self, critic: PathCritic) -> tuple[Any, Any]:
-        """W in machine code where it is, and its data."""
-        compiled_critic = critic_parts(self.task, critic)
-        self.has_python_critic = compiled_critic is None
-        return (None, ()) if compiled_critic is None else compiled_critic
-
-    def build_kernel(self, critic: Any) -> Any:
-        """The interpreted driver over its leaves."""
-        parts = self.kernel_parts(critic)
-        leaves = {
-            name: _kernel_for(getattr(path_kernel, name), parts, self.machine)
-            for name in LEAVES
-        }
-        self.compiled_expand = leaves["expand_nodes"]
-        leaves["expand_nodes"] = self._expand
-        if self.has_python_critic:
-            leaves["fill_values"] = self._fill
-        leaves["flag_at"] = lambda stop: self._is_late()
-        leaves["start_stream"] = lambda stream, words, row: stream.restart(
-            words[row].tolist()
-        )
-        leaves["borrow_array"] = lambda array: array
-        if self.task.start_walk is not None:
-            walks = PythonWalks(self.task)
-            leaves["begin_walk"] = walks.begin
-            leaves["note_action"] = walks.note
-            leaves["assign_policy"] = self._assigner(walks)
-        return bind_parts(path_kernel.play_paths, leaves)
+    def __init__(self, task: PathTask) -> None:
+        self.asks_values = is_python(task, task.critic)
+        super().__init__(task)
+        self.walks = PythonWalks(task) if task.start_walk is not None else None
+        self.answer = ANSWER(self._answer)
+        self.host = int(ctypes.cast(self.answer, ctypes.c_void_p).value or 0)
 
     def chunk_of(self, rule: GapRule) -> int:
         """The nodes of a batch."""
@@ -359,125 +281,105 @@ class MixedMachine(CompiledMachine):
         self.world = self.world._replace(chunk=chunk)
         return chunk
 
+    def replace_critic(self, critic: PathCritic) -> None:
+        """As in ``PathMachine``."""
+        self.asks_values = is_python(self.task, critic)
+        super().replace_critic(critic)
+        if hasattr(self, "world"):
+            self.world = self.world._replace(asks_values=self.asks_values)
+
     def run_block(self, *block: Any) -> int:
         """The status of the kernel, until a stop or the deadline."""
+        self.python_error = None
         try:
             with self.task.hold.opened():
-                return self._in_time(lambda: self.call_kernel(*block))
+                status = self._in_time(lambda: self.call_kernel(*block))
+                if self.python_error is not None:
+                    raise self.python_error
+                return status
         except KeyboardInterrupt:
             return kernel.CUT
 
-    def _is_late(self) -> int:
-        return int(self.stop[0] != 0 or time.perf_counter() > self.deadline)
-
-    def _expand(self, *arguments: Any) -> int:
-        return kernel.CUT if self._is_late() else int(self.compiled_expand(*arguments))
-
-    def _fill(self, critic: Any, steps_left: int, batch: Any, count: int) -> int:
-        """Ask W in Python for all next states of a batch at once."""
-        rows = np.flatnonzero(batch.flags[:count] == path_kernel.ALIVE)
-        if len(rows):
-            states = self._decode(batch.states[rows])
-            steps = None if steps_left < 0 else steps_left
-            batch.values[rows] = self.critic.values(states, steps)
+    def _answer(self, question: int, first: int, second: int) -> int:
+        """Answer the driver; an error is raised once it has returned."""
+        if self.python_error is not None:
+            return path_kernel.PYTHON_ERROR
+        try:
+            if question == calls_kernel.VALUES:
+                self._fill(first, second)
+            elif question == calls_kernel.SHARES:
+                self._write_shares(first)
+            elif question == calls_kernel.BEGIN:
+                self._walks.begin(None, None, first, second)
+            else:
+                self._walks.note(None, None, first)
+        except BaseException as error:
+            self.python_error = error
+            return path_kernel.PYTHON_ERROR
         return kernel.DONE
 
-    def _decode(self, rows: Any) -> Any:
-        codec = self.machine.codec
-        return rows.tolist() if codec is None else codec.decode(rows)
+    @property
+    def _walks(self) -> PythonWalks:
+        assert self.walks is not None
+        return self.walks
 
-    def _assigner(self, walks: PythonWalks) -> Any:
-        def assign_policy(*arguments: Any) -> int:
-            graph, node = arguments[7], arguments[11]
-            state = self.load_state(graph.states, node)
-            K = self.setting.num_actions
-            graph.shares[node * K : node * K + K] = walks.shares(state)
-            return kernel.DONE
+    def _fill(self, steps_left: int, count: int) -> None:
+        """Ask W in Python for all next states of a batch at once."""
+        batch = self.memory.batch
+        rows = np.flatnonzero(batch.flags[:count] == path_kernel.ALIVE)
+        if len(rows):
+            states = self.server.states_of(batch.states[rows])
+            steps = None if steps_left < 0 else steps_left
+            batch.values[rows] = self.critic.values(states, steps)
 
-        return assign_policy
+    def _write_shares(self, node: int) -> None:
+        """Ask the policy in Python at a node."""
+        graph, K = self.memory.graph, self.setting.num_actions
+        state = self.load_state(graph.states, node)
+        graph.shares[node * K : node * K + K] = self._walks.shares(state)
+
+
+def is_python(task: PathTask, critic: PathCritic) -> bool:
+    """Whether W has no form in machine code."""
+    return critic.compiled_parts(state_type(task)) is None
+
+
+def operator_parts(task: PathTask) -> dict[str, Any]:
+    """The functions of an operator that is no built-in one."""
+    own_parts = parts_of(task.problem.operator, omega=True)
+    if own_parts is None:
+        return {}
+    return {
+        "VALUE": own_parts.value,
+        "GRADIENT": own_parts.gradient,
+        "OMEGA": own_parts.omega,
+    }
+
+
+def address_of(array: Any) -> int:
+    """Where an array begins."""
+    return int(array.ctypes.data)
+
+
+def addresses_of(arrays: Any) -> Any:
+    """The addresses of a tuple of arrays."""
+    return type(arrays)(*map(address_of, arrays))
+
+
+def plain_rule(rule: GapRule) -> GapRule:
+    """A rule with numbers of the declared types, for which there is machine code."""
+    numbers: list[Any] = [
+        type(usual)(value) for usual, value in zip(GapRule(1.0, 0), rule, strict=True)
+    ]
+    return GapRule(*numbers)
 
 
 def compile_machine(task: PathTask) -> CompiledMachine:
     """The machine over a compiled step."""
-    is_python = task.start_walk is not None or critic_parts(task, task.critic) is None
-    return MixedMachine(task) if is_python else CompiledMachine(task)
+    asks = task.start_walk is not None or is_python(task, task.critic)
+    return MixedMachine(task) if asks else CompiledMachine(task)
 
 
-def critic_parts(task: PathTask, critic: PathCritic) -> tuple[Any, Any] | None:
-    """W in machine code; a table of a tabular problem needs no function of its own."""
-    return critic.compiled_parts(_state_type(task))
-
-
-@lru_cache(maxsize=64)
-def word_hash(size: int) -> Any:
-    """A hash of the words of a state, where equal states have equal words.
-
-    Hashes of Python's floats take longer than some steps. -0.0 is 0.0.
-    """
-    from numba import njit
-
-    golden, shift = path_kernel.GOLDEN, path_kernel.U29
-
-    def hash_words(states: Any, row: int) -> Any:
-        bits = np.uint64(0)
-        for k in range(size):
-            word = states[row, k]
-            if word != NEGATIVE_ZERO:
-                bits = (bits ^ np.uint64(word)) * golden
-            bits ^= bits >> shift
-        return bits
-
-    return njit(hash_words)
-
-
-@lru_cache(maxsize=64)
-def _key_functions(key: Any, state_type: Any) -> dict[str, Any]:
-    from numba import njit
-
-    key.compile((state_type,))
-    key_type = key.overloads[state_type,].signature.return_type
-    functions = hashing(key_type)
-    hash_key, same_key = functions["HASH"], functions["SAME"]
-
-    def key_hash(state: Any) -> Any:
-        return hash_key(key(state))
-
-    def key_same(first: Any, second: Any) -> Any:
-        return same_key(key(first), key(second))
-
-    return {"HASH": njit(key_hash), "SAME": njit(key_same)}
-
-
-def key_parts(key: Any, task: PathTask) -> dict[str, Any]:
-    """The functions that tell states apart by their key."""
-    return _key_functions(key, _state_type(task))
-
-
-def _state_type(task: PathTask) -> Any:
-    """The Numba type of the states in memory."""
-    import numba
-
-    if task.problem.tables is not None:
-        return numba.int64
-    return next_state_type(task.problem.oracle, numba.typeof(task.state))
-
-
-def _call_kernel(machine: CompiledMachine, block: Any) -> int:
+def call_kernel_of(machine: CompiledMachine, block: Any) -> int:
+    """The status of a block of paths, for a thread."""
     return machine.call_kernel(*block)
-
-
-def _no_row(state: Any) -> int:
-    """Row 0, for states that are no rows of a table."""
-    return 0
-
-
-def _kernel_for(function: Any, parts: dict[str, Any], machine: Any) -> Any:
-    """The compiled form of a function of the kernel, kept for the next run.
-
-    The parts are kept beside it, so that their identities stay their own.
-    """
-    key = (function, *((name, id(part)) for name, part in sorted(parts.items())))
-    if key not in _kernels:
-        built_kernel = compile_function(function, nogil=True, **parts)
-        _kernels[key] = (built_kernel, parts, machine)
-    return _kernels[key][0]

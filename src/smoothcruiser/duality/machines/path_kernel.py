@@ -5,15 +5,16 @@ LEGAL, TERMINAL, PLAYER), its operator (VALUE, GRADIENT, OMEGA), its states (LOA
 HASH, SAME) and W (CRITIC). It runs in three forms with the same bits:
 
   all in machine code       one call for many paths (``compiled_machine``)
+  with answers of Python    the same, where W or a policy is Python's: W is asked for a
+                            whole batch (``compiled_machine.MixedMachine``)
   all interpreted           any step, any state (``plain_machine``)
-  the driver interpreted    over leaves in machine code, with a W or a policy in Python
-                            (``mixed_machine``); W is asked for a whole batch
 
-The leaves are ``expand_nodes``, ``fill_values``, ``absorb_nodes``, ``average_nodes``,
-``assign_policy``, ``weigh_policy``, ``choose_action``, ``follow_noise``, ``move_state``,
-``fold_layers`` and ``write_words``. The driver reads no state and calls no step.
+``expand_nodes``, ``fill_values`` and the functions of states (``hash_row``,
+``is_one_node``, ``is_same``, ``mover_sign``) are a problem's server in machine code. All
+others are its driver, which reads no state and calls no step: it is compiled once for
+all problems (``calls_kernel``).
 
-``path_rules`` has the formulas. A node is a state of a layer; states of a layer that are
+``gap_rules`` has the formulas. A node is a state of a layer; states of a layer that are
 equal are one node. Every decision about a node at time t (its cut, its place in a full
 layer) is made before the streams of step t are opened, and an action is never judged by
 its own Qhat: this is what the proof needs.
@@ -47,6 +48,7 @@ from smoothcruiser.duality.machines.gap_rules import (
     SCORE_HIGH,
     SCORE_LOW,
     STEPS,
+    TIME_COLUMNS,
     UPPER,
     VALUE_HIGH,
     VALUE_LOW,
@@ -62,7 +64,9 @@ from smoothcruiser.engines.compiled.kernel import load, store, transition
 from smoothcruiser.evaluation.kernel import sign_of, table_row
 from smoothcruiser.evaluation.path_rules import path_length
 from smoothcruiser.jit.primitives import (
+    address_of_word,
     flag_at,
+    floats_at,
     start_stream,
     tabular_legal,
     tabular_player,
@@ -82,14 +86,13 @@ from smoothcruiser.tree.kernels.kernel import (
     UNDECLARED_END,
     Floats,
     Ints,
-    borrow_array,
 )
 from smoothcruiser.tree.kernels.parts_kernel import same, state_hash
 from smoothcruiser.tree.search_numbers import Setting
 from smoothcruiser.tree.selection import sample_slot
 
 # further statuses, above those of the trees
-GROW, BAD_VALUE, BAD_STATE = 101, 102, 103
+GROW, BAD_VALUE, BAD_STATE, PYTHON_ERROR = 101, 102, 103, 104
 
 # rows of a batch
 ALIVE, OVER, ILLEGAL = 1, 0, -1
@@ -102,18 +105,35 @@ NOTHING, A_BOUND, A_LAYER = 0, 1, 2
 COUNT, TIME, NODE, SERIAL, CALLS, LENGTH, ROW_NUMBER, UNDERWAY = range(8)
 FAULT_NODE, FAULT_ACTION, FAULT_ROW, WORDS_TIME = 8, 9, 10, 11
 NOISE_COUNT, INNER_COUNT, WALK_COUNT, LOOK_COUNT, CUT_COUNT = 12, 13, 14, 15, 16
-META = 17
+NUM_TIMES, CAPACITY, NUM_SLOTS = 17, 18, 19  # lengths of arrays
+META = 20
 # extremes
 E_SCORE_HIGH, E_SCORE_LOW, E_WALK_HIGH, E_WALK_LOW, E_W_LOW, E_W_HIGH = range(6)
 E_NEW_LOW, E_NEW_HIGH = 6, 7  # of W, since ``note_values``
 EXTREMES = 8
 # results of a walk
 WALK_LOW, WALK_HIGH, WALK_STEPS = 0, 1, 2
-NO_WALK = -2  # in the place of a walk's first action
 # how a policy is known
-NO_POLICY, TABLE_POLICY, GREEDY_POLICY = 0, 1, 2
+NO_POLICY, TABLE_POLICY, GREEDY_POLICY, PYTHON_POLICY = 0, 1, 2, 3
 
-NOISE, INNER, LOTS, LOOKAHEAD, COIN = (int(role) for role in Role)
+# Numba compiles a function once for each number that is written in a call. Of NumPy's
+# it knows the type alone. Interpreted, they are Python's (``plain_numbers``).
+whole_number: Any = np.int64
+truth_value: Any = np.bool_
+NOISE, INNER, LOTS, LOOKAHEAD, COIN = (whole_number(role) for role in Role)
+ZERO, ONE = whole_number(0), whole_number(1)
+EVERY = whole_number(-1)  # action
+NO_WALK = whole_number(-2)  # in the place of a walk's first action
+NEVER, ALWAYS = truth_value(False), truth_value(True)
+
+
+def plain_numbers() -> dict[str, Any]:
+    """The constants of calls as Python's numbers, by their names."""
+    return {
+        name: value.item()
+        for name, value in globals().items()
+        if isinstance(value, np.int64 | np.bool_)
+    }
 
 
 class PathGraph(NamedTuple):
@@ -146,13 +166,13 @@ class StepBatch(NamedTuple):
 class PathNotes(NamedTuple):
     """Tables of words, numbers that outlive a call, and vectors with K elements."""
 
-    words: Any  # (1 + m, 5) the noise of a time and its inner samples
-    look_words: Any  # (lookahead, 5)
-    spot: Any  # (1, 5) one stream
+    words: Any  # five for each stream: the noise of a time and its inner samples
+    look_words: Any  # the same of the lookahead
+    spot: Any  # the same of one stream
     first: Any  # (2,) the words of the run
     meta: Ints
     extremes: Floats
-    spans: Any  # (T, 2) the lowest and highest W seen at a time
+    spans: Any  # two for each time: the lowest and highest W seen
     fault: Floats  # the reward of a fault
     weight: Floats  # (1,) D_t of the layer under way
     x: Floats
@@ -164,6 +184,23 @@ class PathNotes(NamedTuple):
     walk: Floats  # results of a walk
 
 
+class StepSetting(NamedTuple):
+    """The problem in numbers, as in ``tree.search_numbers.Setting``."""
+
+    num_actions: int
+    fewest: int
+    low: float
+    high: float
+    varies: bool
+    ends: bool
+    game: bool
+
+
+def step_setting(setting: Setting) -> StepSetting:
+    """The numbers of a problem that paths need."""
+    return StepSetting(*(getattr(setting, name) for name in StepSetting._fields))
+
+
 class PathWorld(NamedTuple):
     """The constants of all paths of a machine."""
 
@@ -173,6 +210,8 @@ class PathWorld(NamedTuple):
     chunk: int  # nodes of a batch at most
     steps_left: int  # at the root; -1 without a horizon
     by_key: bool  # a node may stand for several states of equal value
+    asks_values: bool = False  # machine code asks Python for W
+    size: int = 1  # words of a state in memory
 
 
 def table_value(table: Any, steps_left: int, state: int) -> Any:
@@ -219,9 +258,9 @@ def write_position(
         chain = mix_word(chain + np.uint64(path + 1) * GOLDEN)
         chain = mix_word(chain + np.uint64(time + 1) * GOLDEN)
         chain = mix_word(chain + np.uint64(index + 1) * GOLDEN)
-        words[row, 2 * i] = mix_word(chain + GOLDEN)
-        words[row, 2 * i + 1] = mix_word(chain + GOLDEN + GOLDEN)
-    words[row, 4] = np.uint64(0) - np.uint64(mirrored)
+        words[5 * row + 2 * i] = mix_word(chain + GOLDEN)
+        words[5 * row + 2 * i + 1] = mix_word(chain + GOLDEN + GOLDEN)
+    words[5 * row + 4] = np.uint64(0) - np.uint64(mirrored)
 
 
 def write_words(
@@ -240,7 +279,7 @@ def write_words(
                 paper.look_words, j, first, LOOKAHEAD, path, time, index, flips
             )
         return
-    write_position(paper.words, 0, first, NOISE, path, time, 0, False)
+    write_position(paper.words, ZERO, first, NOISE, path, time, ZERO, NEVER)
     for j in range(rule.num_inner):
         flips = rule.mirrored and j % 2 == 1
         index = j - 1 if flips else j
@@ -252,20 +291,24 @@ def write_words(
 
 
 def expand_nodes(
-    setting: Setting, data: Any, states: Any, first: int, last: int, words: Any,
-    begin: int, end: int, batch: StepBatch, rng: Any, meta: Ints, fault: Floats, stop: Any,
+    setting: StepSetting, data: Any, states: Any, first: int, last: int,
+    one_action: int, words: Any, begin: int, end: int, batch: StepBatch, rng: Any,
+    meta: Ints, fault: Floats, stop: Any,
 ) -> int:  # fmt: skip
-    """The status after all legal actions of nodes, under the streams begin .. end - 1.
+    """The status after actions of nodes, each under the streams begin .. end - 1.
 
-    Each fills ``end - begin`` rows of the batch.
+    They fill ``end - begin`` rows of the batch each: all legal actions, or
+    ``one_action`` where that is not negative.
     """
+    first_action = 0 if one_action < 0 else one_action
+    end_action = setting.num_actions if one_action < 0 else one_action + 1
     rewards, flags, next_states = batch.rewards, batch.flags, batch.states
     row = 0
     for node in range(first, last):
         state = LOAD(states, node)
         num_legal = 0
-        for a in range(setting.num_actions):
-            if setting.varies and not LEGAL(data, state, a):
+        for a in range(first_action, end_action):
+            if setting.varies and one_action < 0 and not LEGAL(data, state, a):
                 for _ in range(begin, end):
                     flags[row] = ILLEGAL
                     row += 1
@@ -292,13 +335,15 @@ def expand_nodes(
                     STORE(next_states, row, next_state)
                 row += 1
             meta[CALLS] += end - begin
-        if num_legal < setting.fewest:
+        if one_action < 0 and num_legal < setting.fewest:
             meta[FAULT_NODE] = node
             return FEW_ACTIONS
     return DONE
 
 
-def fill_values(critic: Any, steps_left: int, batch: StepBatch, count: int) -> int:
+def fill_values(
+    world: PathWorld, data: Any, critic: Any, steps_left: int, batch: StepBatch, count: int
+) -> int:  # fmt: skip
     """The status after W of the next states in the first rows is in ``values``."""
     flags, values, states = batch.flags, batch.values, batch.states
     for row in range(count):
@@ -307,36 +352,19 @@ def fill_values(critic: Any, steps_left: int, batch: StepBatch, count: int) -> i
     return DONE
 
 
-def follow_noise(
-    setting: Setting, data: Any, states: Any, node: int, action: int, words: Any,
-    batch: StepBatch, rng: Any, meta: Ints, fault: Floats,
-) -> int:  # fmt: skip
-    """The status after one step under the noise, which fills row 0 of the batch."""
-    start_stream(rng, words, 0)
-    meta[CALLS] += 1
-    meta[FAULT_NODE], meta[FAULT_ACTION] = node, action
-    reward, next_state, is_over = STEP(data, LOAD(states, node), action, rng)
-    if not (setting.low <= reward <= setting.high):
-        fault[0] = reward
-        return BAD_REWARD
-    if is_over and not setting.ends:
-        return UNDECLARED_END
-    if setting.ends and (is_over or TERMINAL(data, next_state)):
-        batch.flags[0] = OVER
-    else:
-        batch.flags[0] = ALIVE
-        STORE(batch.states, 0, next_state)
-    return DONE
-
-
-def move_state(target: Any, to: int, source: Any, row: int) -> None:
-    """Copy a state."""
+def move_state(target: Any, to: int, source: Any, row: int, size: int) -> None:
+    """Copy a state of so many words."""
     STORE(target, to, LOAD(source, row))
 
 
-def is_same(states: Any, node: int, others: Any, row: int) -> bool:
+def is_same(data: Any, states: Any, node: int, others: Any, row: int) -> bool:
     """Whether two states are the same."""
     return EQUAL(LOAD(states, node), LOAD(others, row))  # type: ignore[no-any-return]
+
+
+def is_one_node(data: Any, states: Any, node: int, others: Any, row: int) -> bool:
+    """Whether two states are one node: they are the same, or their keys are."""
+    return SAME(LOAD(states, node), LOAD(others, row))  # type: ignore[no-any-return]
 
 
 # --- layers -----------------------------------------------------------------------
@@ -344,7 +372,10 @@ def is_same(states: Any, node: int, others: Any, row: int) -> bool:
 
 def clip_value(times: Any, time: int, value: float) -> float:
     """W as the path uses it at a time."""
-    low, high = times[time, CLIP_LOW], times[time, CLIP_HIGH]
+    low, high = (
+        times[time * TIME_COLUMNS + CLIP_LOW],
+        times[time * TIME_COLUMNS + CLIP_HIGH],
+    )
     return low if value < low else high if value > high else value
 
 
@@ -370,31 +401,31 @@ def mean_of_rows(
     return total / (end - begin)
 
 
-def hash_row(states: Any, row: int) -> Any:
+def hash_row(data: Any, states: Any, row: int) -> Any:
     """The hash of a state in memory."""
     return HASH(LOAD(states, row))
 
 
-def slot_of(states: Any, row: int, size: int) -> int:
+def slot_of(data: Any, states: Any, row: int, size: int) -> int:
     """The slot where the search for a state begins (as in ``parts_kernel``)."""
-    bits = np.uint64(hash_row(states, row)) * GOLDEN
+    bits = np.uint64(hash_row(data, states, row)) * GOLDEN
     bits = (bits ^ (bits >> U29)) * MIX1
     bits = bits ^ (bits >> U32)
     return np.int64(bits & np.uint64(size - 1))  # type: ignore[return-value]
 
 
 def find_node(
-    states: Any, slots: Ints, serials: Ints, serial: int, size: int, others: Any,
-    row: int,
+    data: Any, states: Any, slots: Ints, serials: Ints, serial: int, size: int,
+    others: Any, row: int,
 ) -> int:  # fmt: skip
     """The node of a state in the layer under way, or -1 minus its free slot.
 
     Slots that an earlier layer wrote are free.
     """
-    slot, state = slot_of(others, row, size), LOAD(others, row)
+    slot = slot_of(data, others, row, size)
     while serials[slot] == serial:
         node = slots[slot]
-        if SAME(LOAD(states, node), state):
+        if is_one_node(data, states, node, others, row):
             return node  # type: ignore[no-any-return]
         slot = (slot + 1) & (size - 1)
     return -1 - slot
@@ -407,17 +438,20 @@ def enter_node(slots: Ints, serials: Ints, serial: int, slot: int, node: int) ->
 
 
 def absorb_nodes(
-    setting: Setting, rule: GapRule, times: Any, graph: PathGraph, batch: StepBatch,
-    paper: PathNotes, first: int, last: int, time: int, follows: int, is_worth: bool,
-    weight: float, num_slots: int,
+    setting: StepSetting, rule: GapRule, world: PathWorld, data: Any, times: Any,
+    graph: PathGraph, batch: StepBatch, paper: PathNotes, first: int, last: int, time: int,
+    follows: int, is_worth: bool, weight: float, num_slots: int,
 ) -> int:  # fmt: skip
     """The status after the rows of nodes became Qhat, edges, children and scores.
 
     ``follows``: what comes after this step; without anything no row is the noise's.
     """
     K, m = setting.num_actions, rule.num_inner
-    next_time = min(time + 1, len(times) - 1)
-    low, high = times[next_time, CLIP_LOW], times[next_time, CLIP_HIGH]
+    next_time = min(time + 1, paper.meta[NUM_TIMES] - 1)
+    low, high = (
+        times[next_time * TIME_COLUMNS + CLIP_LOW],
+        times[next_time * TIME_COLUMNS + CLIP_HIGH],
+    )
     states, meta, extremes = graph.states, paper.meta, paper.extremes
     children, edges, q = graph.children, graph.edges, graph.q
     scores, offsets, w = graph.scores, graph.offsets, graph.w
@@ -425,7 +459,7 @@ def absorb_nodes(
     num_noise = 0 if follows == NOTHING else 1
     serial, layer = meta[SERIAL], graph.layers[time + 1]
     next_weight = weight * rule.discount if time < rule.head else weight
-    row = 0
+    row = ZERO
     for node in range(first, last):
         for a in range(K):
             at = node * K + a
@@ -462,8 +496,8 @@ def absorb_nodes(
                 children[at] = BEYOND
                 continue
             child = find_node(
-                states, graph.slots, graph.serials, serial, num_slots, batch.states,
-                noise_row,
+                data, states, graph.slots, graph.serials, serial, num_slots,
+                batch.states, noise_row,
             )  # fmt: skip
             if child < 0:
                 node_number = meta[COUNT]
@@ -471,13 +505,14 @@ def absorb_nodes(
                     children[at] = BEYOND
                     meta[CUT_COUNT] += 1
                     continue
-                state = LOAD(batch.states, noise_row)
-                if not SAME(state, state):
+                if not is_one_node(
+                    data, batch.states, noise_row, batch.states, noise_row
+                ):
                     meta[FAULT_ROW] = noise_row
                     return BAD_STATE
                 enter_node(graph.slots, graph.serials, serial, -1 - child, node_number)
                 child = node_number
-                STORE(states, child, state)
+                move_state(states, child, batch.states, noise_row, world.size)
                 scores[child], offsets[child] = -math.inf, -math.inf
                 w[child] = value
                 meta[COUNT] = child + 1
@@ -493,14 +528,17 @@ def absorb_nodes(
 
 
 def average_nodes(
-    setting: Setting, rule: GapRule, times: Any, batch: StepBatch, paper: PathNotes,
+    setting: StepSetting, rule: GapRule, times: Any, batch: StepBatch, paper: PathNotes,
     first: int, last: int, time: int, count: int, is_worth: bool, out: Floats,
 ) -> int:  # fmt: skip
     """The status after the means of ``count`` rows per action are in ``out``."""
     K = setting.num_actions
-    next_time = min(time + 1, len(times) - 1)
-    low, high = times[next_time, CLIP_LOW], times[next_time, CLIP_HIGH]
-    row = 0
+    next_time = min(time + 1, paper.meta[NUM_TIMES] - 1)
+    low, high = (
+        times[next_time * TIME_COLUMNS + CLIP_LOW],
+        times[next_time * TIME_COLUMNS + CLIP_HIGH],
+    )
+    row = ZERO
     for node in range(first, last):
         for a in range(K):
             out[node * K + a] = math.nan
@@ -536,14 +574,14 @@ def has_worth(rule: GapRule, time: int) -> bool:
 
 
 def grow_layers(
-    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any,
+    setting: StepSetting, rule: GapRule, world: PathWorld, data: Any, critic: Any,
     policy: Any, times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int,
     most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status after all layers of a path; GROW: call again with larger arrays."""
     K, meta, layers = setting.num_actions, paper.meta, graph.layers
     length = meta[LENGTH]
-    capacity = len(graph.scores) - 1  # the last one is the walk's
+    capacity = meta[CAPACITY] - 1  # the last one is the walk's
     time = meta[TIME]
     while time < length and layers[time] < layers[time + 1]:
         first, last = layers[time], layers[time + 1]
@@ -553,15 +591,16 @@ def grow_layers(
         is_worth = has_worth(rule, time)
         weight = paper.weight[0]
         if meta[NODE] == first:
-            write_words(rule, paper, path, time, False)
+            write_words(rule, paper, path, time, NEVER)
             meta[SERIAL] += 1
         num_slots = 8
         while num_slots < 2 * K * (last - first):
             num_slots *= 2
-        if num_slots > len(graph.slots):
+        if num_slots > meta[NUM_SLOTS]:
             return GROW
-        time_row = min(time, len(times) - 1)
-        bound = times[time_row, VALUE_HIGH if rule.relaxed == 1 else VALUE_LOW]
+        time_row = min(time, meta[NUM_TIMES] - 1)
+        column = VALUE_HIGH if rule.relaxed == 1 else VALUE_LOW
+        bound = times[time_row * TIME_COLUMNS + column]
         while meta[NODE] < last:
             node = meta[NODE]
             if time > 0 and graph.scores[node] >= rule.upper_cut:
@@ -583,7 +622,7 @@ def grow_layers(
                 return CUT
             calls_before = meta[CALLS]
             status = expand_nodes(
-                setting, data, graph.states, node, end, paper.words, begin,
+                setting, data, graph.states, node, end, EVERY, paper.words, begin,
                 1 + rule.num_inner, batch, rng, meta, paper.fault, stop,
             )  # fmt: skip
             calls = meta[CALLS] - calls_before
@@ -594,12 +633,13 @@ def grow_layers(
                 return status
             if is_worth:
                 status = fill_values(
-                    critic, steps_after(world, time), batch, (end - node) * K * rows
-                )
+                    world, data, critic, steps_after(world, time), batch,
+                    (end - node) * K * rows,
+                )  # fmt: skip
                 if status != DONE:
                     return status
             status = absorb_nodes(
-                setting, rule, times, graph, batch, paper, node, end, time, follows,
+                setting, rule, world, data, times, graph, batch, paper, node, end, time, follows,
                 is_worth, weight, num_slots,
             )  # fmt: skip
             if status != DONE:
@@ -618,7 +658,7 @@ def grow_layers(
                 paper.extremes[E_SCORE_HIGH] = score
             if score < paper.extremes[E_SCORE_LOW]:
                 paper.extremes[E_SCORE_LOW] = score
-        note_values(paper, min(time + 1, len(times) - 1))
+        note_values(paper, min(time + 1, meta[NUM_TIMES] - 1))
         time += 1
         if time <= rule.head:
             paper.weight[0] = weight * rule.discount
@@ -635,15 +675,15 @@ def note_values(paper: PathNotes, row: int) -> None:
         extremes[E_W_LOW] = low
     if high > extremes[E_W_HIGH]:
         extremes[E_W_HIGH] = high
-    if low < spans[row, 0]:
-        spans[row, 0] = low
-    if high > spans[row, 1]:
-        spans[row, 1] = high
+    if low < spans[2 * row]:
+        spans[2 * row] = low
+    if high > spans[2 * row + 1]:
+        spans[2 * row + 1] = high
     extremes[E_NEW_LOW], extremes[E_NEW_HIGH] = math.inf, -math.inf
 
 
 def assign_fixed(
-    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    setting: StepSetting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
     times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, first: int,
     last: int, time: int, is_worth: bool, most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
@@ -664,15 +704,17 @@ def assign_fixed(
     return DONE
 
 
-def mover_sign(setting: Setting, data: Any, states: Any, node: int) -> float:
+def mover_sign(setting: StepSetting, data: Any, states: Any, node: int) -> float:
     """+1 where the max player moves, -1 where the min player does, 0 otherwise."""
-    return sign_of(setting, data, LOAD(states, node))
+    return sign_of(setting, data, LOAD(states, node))  # type: ignore[arg-type]
 
 
 # --- policies -----------------------------------------------------------------------
 
 
-def list_legal(setting: Setting, graph: PathGraph, paper: PathNotes, node: int) -> int:
+def list_legal(
+    setting: StepSetting, graph: PathGraph, paper: PathNotes, node: int
+) -> int:
     """The number of legal actions of a node with Qhat: their numbers and weights."""
     K, num_legal = setting.num_actions, 0
     for a in range(K):
@@ -684,7 +726,7 @@ def list_legal(setting: Setting, graph: PathGraph, paper: PathNotes, node: int) 
 
 
 def assign_policy(
-    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    setting: StepSetting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
     times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, node: int,
     time: int, sign: float, is_worth: bool, most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
@@ -692,6 +734,8 @@ def assign_policy(
     if world.policy == TABLE_POLICY:
         read_table(setting, policy, graph.states, node, graph.shares)
         return DONE
+    if world.policy == PYTHON_POLICY:
+        return ask_policy(critic, graph, node)
     status = look_ahead(
         setting, rule, world, data, critic, times, graph, batch, paper, path, node,
         time, is_worth, most_calls, rng, stop,
@@ -701,17 +745,22 @@ def assign_policy(
     return status
 
 
+def first_floats(words: Any, size: int) -> Any:
+    """The first of some floats, as a vector."""
+    return floats_at(address_of_word(words, 0), (size,))
+
+
 def read_table(
-    setting: Setting, policy: Any, states: Any, node: int, shares: Floats
+    setting: StepSetting, policy: Any, states: Any, node: int, shares: Floats
 ) -> None:
     """Write the row of a table policy at a node to ``shares``."""
     row, at = ROW(LOAD(states, node)), node * setting.num_actions
     for a in range(setting.num_actions):
-        shares[at + a] = policy[row, a]
+        shares[at + a] = policy[row * setting.num_actions + a]
 
 
 def respond_greedily(
-    setting: Setting,
+    setting: StepSetting,
     world: PathWorld,
     graph: PathGraph,
     paper: PathNotes,
@@ -723,7 +772,8 @@ def respond_greedily(
     num_legal = list_legal(setting, graph, paper, node)
     for j in range(num_legal):
         paper.y[j] = sign * shares[at + paper.ids[j]]
-    GRADIENT(world.code, paper.y[:num_legal], paper.w[:num_legal], world.t, paper.p)
+    y, w = first_floats(paper.y, num_legal), first_floats(paper.w, num_legal)
+    GRADIENT(world.code, y, w, world.t, first_floats(paper.p, K))
     for a in range(K):
         shares[at + a] = 0.0
     for j in range(num_legal):
@@ -731,7 +781,7 @@ def respond_greedily(
 
 
 def look_ahead(
-    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, times: Any,
+    setting: StepSetting, rule: GapRule, world: PathWorld, data: Any, critic: Any, times: Any,
     graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, node: int, time: int,
     is_worth: bool, most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
@@ -739,18 +789,23 @@ def look_ahead(
     meta, m = paper.meta, rule.num_lookahead
     if meta[CALLS] + setting.num_actions * m > most_calls:
         return CUT
-    write_words(rule, paper, path, time, True)
+    write_words(rule, paper, path, time, ALWAYS)
     calls_before = meta[CALLS]
     status = expand_nodes(
-        setting, data, graph.states, node, node + 1, paper.look_words, 0, m, batch, rng,
-        meta, paper.fault, stop,
+        setting, data, graph.states, node, node + 1, EVERY, paper.look_words, ZERO, m, batch,
+        rng, meta, paper.fault, stop,
     )  # fmt: skip
     meta[LOOK_COUNT] += meta[CALLS] - calls_before
     if status != DONE:
         return status
     if is_worth:
         status = fill_values(
-            critic, steps_after(world, time), batch, setting.num_actions * m
+            world,
+            data,
+            critic,
+            steps_after(world, time),
+            batch,
+            setting.num_actions * m,
         )
         if status != DONE:
             return status
@@ -761,7 +816,7 @@ def look_ahead(
 
 
 def weigh_policy(
-    setting: Setting,
+    setting: StepSetting,
     world: PathWorld,
     graph: PathGraph,
     paper: PathNotes,
@@ -775,20 +830,21 @@ def weigh_policy(
         share = graph.shares[at + paper.ids[j]]
         paper.p[j] = share
         total += share * graph.q[at + paper.ids[j]]
-    omega = OMEGA(world.code, paper.p[:num_legal], paper.w[:num_legal], world.t)
+    p, w = first_floats(paper.p, num_legal), first_floats(paper.w, num_legal)
+    omega = OMEGA(world.code, p, w, world.t)
     return total - sign * omega
 
 
 def choose_action(
-    setting: Setting, graph: PathGraph, paper: PathNotes, path: int, node: int, time: int,
+    setting: StepSetting, graph: PathGraph, paper: PathNotes, path: int, node: int, time: int,
     rng: Any,
 ) -> int:  # fmt: skip
     """An action by the policy at a node."""
     at, num_legal = node * setting.num_actions, list_legal(setting, graph, paper, node)
     for j in range(num_legal):
         paper.p[j] = graph.shares[at + paper.ids[j]]
-    write_position(paper.spot, 0, paper.first, LOTS, path, time, 0, False)
-    start_stream(rng, paper.spot, 0)
+    write_position(paper.spot, ZERO, paper.first, LOTS, path, time, ZERO, NEVER)
+    start_stream(rng, paper.spot, ZERO)
     return paper.ids[sample_slot(paper.p, num_legal, rng)]  # type: ignore[no-any-return]
 
 
@@ -796,10 +852,10 @@ def choose_action(
 
 
 def fold_layers(
-    setting: Setting, rule: GapRule, world: PathWorld, times: Any, graph: PathGraph,
-    paper: PathNotes, num_layers: int, samples: Any, row: int,
+    setting: StepSetting, rule: GapRule, world: PathWorld, times: Any, graph: PathGraph,
+    paper: PathNotes, num_layers: int, samples: Any, start: int,
 ) -> None:  # fmt: skip
-    """Write U of all nodes, and the root's x_a into a row of samples."""
+    """Write U of all nodes, and the root's x_a into the row of samples at ``start``."""
     K = setting.num_actions
     children, edges, q = graph.children, graph.edges, graph.q
     values, x, y, p, w, ids = (
@@ -811,9 +867,10 @@ def fold_layers(
         paper.ids,
     )
     column = VALUE_HIGH if rule.relaxed == 1 else VALUE_LOW
+    last_row = paper.meta[NUM_TIMES] - 1
     for time in range(num_layers - 1, -1, -1):
         factor = rule.discount if time < rule.head else 1.0
-        bound = times[min(time + 1, len(times) - 1), column]
+        bound = times[min(time + 1, last_row) * TIME_COLUMNS + column]
         for node in range(graph.layers[time], graph.layers[time + 1]):
             at = node * K
             if children[at] == CUT_HERE:
@@ -837,7 +894,10 @@ def fold_layers(
                 for j in range(num_legal):
                     y[j] = sign * x[j]
                 values[node] = sign * VALUE(
-                    world.code, y[:num_legal], w[:num_legal], world.t
+                    world.code,
+                    first_floats(y, num_legal),
+                    first_floats(w, num_legal),
+                    world.t,
                 )
             else:
                 total = 0.0
@@ -845,18 +905,21 @@ def fold_layers(
                     p[j] = graph.shares[at + ids[j]]
                     total += p[j] * x[j]
                 values[node] = total - sign * OMEGA(
-                    world.code, p[:num_legal], w[:num_legal], world.t
+                    world.code,
+                    first_floats(p, num_legal),
+                    first_floats(w, num_legal),
+                    world.t,
                 )
             if node == 0:
                 for j in range(num_legal):
-                    samples[row, FIRST_ACTION + ids[j]] = x[j]
+                    samples[start + FIRST_ACTION + ids[j]] = x[j]
 
 
 # --- the walk -----------------------------------------------------------------------
 
 
 def play_walk(
-    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    setting: StepSetting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
     times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, first_action: int,
     most_calls: int, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
@@ -870,18 +933,18 @@ def play_walk(
         paper.meta[LENGTH],
         paper.walk,
     )
-    spare = len(graph.scores) - 1
-    node, weight = 0, 1.0
+    spare = meta[CAPACITY] - 1
+    node, weight = ZERO, 1.0
     worth = graph.w[0]
     x = worth
     walk[WALK_LOW], walk[WALK_HIGH] = math.nan, math.nan
-    begin_walk(path, first_action)
-    time = 0
+    begin_walk(world, critic, path, first_action)
+    time = ZERO
     while time < length:
-        row = min(time, len(times) - 1)
+        row = min(time, meta[NUM_TIMES] - 1)
         follows, is_worth = what_follows(rule, time, length), has_worth(rule, time)
         steps_left = steps_after(world, time)
-        next_row = min(time + 1, len(times) - 1)
+        next_row = min(time + 1, meta[NUM_TIMES] - 1)
         score = x - graph.w[0]
         if time > 0:
             if score > paper.extremes[E_WALK_HIGH]:
@@ -891,29 +954,35 @@ def play_walk(
             is_low = walk[WALK_LOW] == walk[WALK_LOW]
             is_high = walk[WALK_HIGH] == walk[WALK_HIGH]
             if not is_low and score <= -rule.lower_cut:
-                walk[WALK_LOW] = x + weight * (times[row, POLICY_LOW] - worth)
+                walk[WALK_LOW] = x + weight * (
+                    times[row * TIME_COLUMNS + POLICY_LOW] - worth
+                )
                 is_low = True
             if not is_high and score >= rule.lower_cut:
-                walk[WALK_HIGH] = x + weight * (times[row, POLICY_HIGH] - worth)
+                walk[WALK_HIGH] = x + weight * (
+                    times[row * TIME_COLUMNS + POLICY_HIGH] - worth
+                )
                 is_high = True
             if is_low and is_high:
                 break
         if node != spare and graph.children[node * K] == CUT_HERE:
-            move_state(graph.states, spare, graph.states, node)
+            move_state(graph.states, spare, graph.states, node, world.size)
             node = spare
         if node == spare:
             if meta[CALLS] + K * rule.num_inner + 1 > most_calls:
                 return CUT
             if meta[WORDS_TIME] != time:
-                write_words(rule, paper, path, time, False)
+                write_words(rule, paper, path, time, NEVER)
             calls_before = meta[CALLS]
             status = expand_nodes(
-                setting, data, graph.states, node, node + 1, paper.words, 1,
+                setting, data, graph.states, node, node + 1, EVERY, paper.words, ONE,
                 1 + rule.num_inner, batch, rng, meta, paper.fault, stop,
             )  # fmt: skip
             meta[WALK_COUNT] += meta[CALLS] - calls_before
             if status == DONE and is_worth:
-                status = fill_values(critic, steps_left, batch, K * rule.num_inner)
+                status = fill_values(
+                    world, data, critic, steps_left, batch, K * rule.num_inner
+                )
             if status == DONE:
                 status = average_nodes(
                     setting, rule, times, batch, paper, node, node + 1, time,
@@ -941,7 +1010,7 @@ def play_walk(
             break
         if action < 0:
             action = choose_action(setting, graph, paper, path, node, time - 1, rng)
-        note_action(action)
+        note_action(world, critic, action)
         child = BEYOND
         if node != spare:
             child = graph.children[node * K + action]
@@ -951,20 +1020,20 @@ def play_walk(
         if child >= 0 and not world.by_key:
             node = child
         elif child >= 0 or node == spare or follows == A_LAYER:
-            if meta[CALLS] >= most_calls or flag_at(stop) != 0:
+            if meta[CALLS] >= most_calls:
                 return CUT
             if meta[WORDS_TIME] != time - 1:
-                write_words(rule, paper, path, time - 1, False)
-            status = follow_noise(
-                setting, data, graph.states, node, action, paper.words, batch, rng,
-                meta, paper.fault,
+                write_words(rule, paper, path, time - 1, NEVER)
+            status = expand_nodes(
+                setting, data, graph.states, node, node + 1, action, paper.words, ZERO, ONE,
+                batch, rng, meta, paper.fault, stop,
             )  # fmt: skip
             meta[WALK_COUNT] += 1
             if status != DONE:
                 return status
             if batch.flags[0] == OVER:
                 break
-            status = fill_values(critic, steps_left, batch, 1)
+            status = fill_values(world, data, critic, steps_left, batch, ONE)
             if status != DONE:
                 return status
             value = batch.values[0]
@@ -974,8 +1043,8 @@ def play_walk(
             worth = clip_value(times, next_row, value)
             paper.extremes[E_NEW_LOW] = min(paper.extremes[E_NEW_LOW], value)
             paper.extremes[E_NEW_HIGH] = max(paper.extremes[E_NEW_HIGH], value)
-            if child < 0 or not is_same(graph.states, child, batch.states, 0):
-                move_state(graph.states, spare, batch.states, 0)
+            if child < 0 or not is_same(data, graph.states, child, batch.states, ZERO):
+                move_state(graph.states, spare, batch.states, ZERO, world.size)
                 child = spare
             node = child
         note_values(paper, next_row)
@@ -983,9 +1052,13 @@ def play_walk(
             weight *= rule.discount
         if follows == A_BOUND:
             if walk[WALK_LOW] != walk[WALK_LOW]:
-                walk[WALK_LOW] = x + weight * (times[next_row, POLICY_LOW] - worth)
+                walk[WALK_LOW] = x + weight * (
+                    times[next_row * TIME_COLUMNS + POLICY_LOW] - worth
+                )
             if walk[WALK_HIGH] != walk[WALK_HIGH]:
-                walk[WALK_HIGH] = x + weight * (times[next_row, POLICY_HIGH] - worth)
+                walk[WALK_HIGH] = x + weight * (
+                    times[next_row * TIME_COLUMNS + POLICY_HIGH] - worth
+                )
             break
     if walk[WALK_LOW] != walk[WALK_LOW]:
         walk[WALK_LOW] = x
@@ -995,11 +1068,16 @@ def play_walk(
     return DONE
 
 
-def begin_walk(path: int, first_action: int) -> None:
+def begin_walk(world: PathWorld, critic: Any, path: int, first_action: int) -> None:
     """Do nothing: a policy in Python begins its walk here."""
 
 
-def note_action(action: int) -> None:
+def ask_policy(critic: Any, graph: PathGraph, node: int) -> int:
+    """The status after a policy in Python wrote its probabilities at a node."""
+    return NOTHING
+
+
+def note_action(world: PathWorld, critic: Any, action: int) -> None:
     """Do nothing: a policy in Python hears of its actions here."""
 
 
@@ -1007,25 +1085,25 @@ def note_action(action: int) -> None:
 
 
 def begin_path(
-    setting: Setting, rule: GapRule, world: PathWorld, critic: Any, times: Any,
+    setting: StepSetting, rule: GapRule, world: PathWorld, data: Any, critic: Any, times: Any,
     graph: PathGraph, batch: StepBatch, paper: PathNotes, root: Any, path: int, rng: Any,
 ) -> int:  # fmt: skip
     """The status after the root is node 0 of a path."""
     meta, extremes = paper.meta, paper.extremes
-    begin_walk(path, NO_WALK)
-    for k in range(NOISE_COUNT, META):
+    begin_walk(world, critic, path, NO_WALK)
+    for k in range(NOISE_COUNT, CUT_COUNT + 1):
         meta[k] = 0
     for k in (E_SCORE_HIGH, E_WALK_HIGH, E_W_HIGH, E_NEW_HIGH):
         extremes[k] = -math.inf
     for k in (E_SCORE_LOW, E_WALK_LOW, E_W_LOW, E_NEW_LOW):
         extremes[k] = math.inf
     if not rule.fixed:
-        write_position(paper.spot, 0, paper.first, COIN, path, 0, 0, False)
-        start_stream(rng, paper.spot, 0)
+        write_position(paper.spot, ZERO, paper.first, COIN, path, ZERO, ZERO, NEVER)
+        start_stream(rng, paper.spot, ZERO)
     meta[LENGTH] = path_length(rule, rng)  # type: ignore[arg-type]
-    place_root(batch, root)
+    place_root(batch, root, world.size)
     batch.flags[0] = ALIVE
-    status = fill_values(critic, world.steps_left, batch, 1)
+    status = fill_values(world, data, critic, world.steps_left, batch, ONE)
     if status != DONE:
         return status
     value = batch.values[0]
@@ -1033,10 +1111,10 @@ def begin_path(
         meta[FAULT_ROW] = 0
         return BAD_VALUE
     extremes[E_NEW_LOW], extremes[E_NEW_HIGH] = value, value
-    note_values(paper, 0)
+    note_values(paper, ZERO)
     paper.weight[0] = 1.0
-    move_state(graph.states, 0, batch.states, 0)
-    graph.w[0] = clip_value(times, 0, value)
+    move_state(graph.states, ZERO, batch.states, ZERO, world.size)
+    graph.w[0] = clip_value(times, ZERO, value)
     sign = 1.0 if rule.relaxed == 1 else -1.0
     graph.scores[0], graph.offsets[0] = 0.0, -sign * graph.w[0]
     graph.layers[0], graph.layers[1] = 0, 1
@@ -1044,26 +1122,26 @@ def begin_path(
     return DONE
 
 
-def place_root(batch: StepBatch, root: Any) -> None:
+def place_root(batch: StepBatch, root: Any, size: int) -> None:
     """Write the root's state into the first row of a batch."""
     STORE(batch.states, 0, root)
 
 
 def play_walks(
-    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    setting: StepSetting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
     times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, path: int, most_calls: int,
-    rng: Any, stop: Any, samples: Any, row: int,
+    rng: Any, stop: Any, samples: Any, start: int,
 ) -> int:  # fmt: skip
     """The status after the walks of a path are in a row of samples."""
     K, walk = setting.num_actions, paper.walk
     if not rule.walks_every_action:
         status = play_walk(
             setting, rule, world, data, critic, policy, times, graph, batch, paper,
-            path, -1, most_calls, rng, stop,
+            path, EVERY, most_calls, rng, stop,
         )  # fmt: skip
-        samples[row, LOWER] = walk[WALK_LOW]
-        samples[row, POLICY_UPPER] = walk[WALK_HIGH]
-        samples[row, STEPS] = walk[WALK_STEPS]
+        samples[start + LOWER] = walk[WALK_LOW]
+        samples[start + POLICY_UPPER] = walk[WALK_HIGH]
+        samples[start + STEPS] = walk[WALK_STEPS]
         return status
     lower, upper, steps = 0.0, 0.0, 0.0
     for a in range(K):
@@ -1077,40 +1155,41 @@ def play_walks(
             return status
         # the far end of Q: from below for player 1, from above for player 2
         far_end = WALK_LOW if rule.relaxed == 1 else WALK_HIGH
-        samples[row, FIRST_ACTION + K + a] = walk[far_end]
+        samples[start + FIRST_ACTION + K + a] = walk[far_end]
         lower += graph.shares[a] * walk[WALK_LOW]
         upper += graph.shares[a] * walk[WALK_HIGH]
         steps = max(steps, walk[WALK_STEPS])
-    sign = mover_sign(setting, data, graph.states, 0)
+    sign = mover_sign(setting, data, graph.states, ZERO)
     # the regularizer of the first action: the mean of Qhat is taken out again
-    own_mean, num_legal = 0.0, list_legal(setting, graph, paper, 0)
+    own_mean, num_legal = 0.0, list_legal(setting, graph, paper, ZERO)
     for j in range(num_legal):
         own_mean += graph.shares[paper.ids[j]] * graph.q[paper.ids[j]]
-    income = weigh_policy(setting, world, graph, paper, 0, sign) - own_mean
-    samples[row, LOWER], samples[row, POLICY_UPPER] = lower + income, upper + income
-    samples[row, STEPS] = steps
+    income = weigh_policy(setting, world, graph, paper, ZERO, sign) - own_mean
+    samples[start + LOWER], samples[start + POLICY_UPPER] = (
+        lower + income,
+        upper + income,
+    )
+    samples[start + STEPS] = steps
     return DONE
 
 
 def play_paths(
-    setting: Setting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
+    setting: StepSetting, rule: GapRule, world: PathWorld, data: Any, critic: Any, policy: Any,
     times: Any, graph: PathGraph, batch: StepBatch, paper: PathNotes, root: Any, first_path: int,
-    most_calls: int, samples: Any, rng: Any, stop: Any,
+    most_calls: int, count: int, samples: Any, rng: Any, stop: Any,
 ) -> int:  # fmt: skip
     """The status at the end; ``meta[ROW_NUMBER]`` is the number of paths finished.
 
     After GROW the same call goes on, with larger arrays.
     """
-    graph, batch, paper = borrow_array(graph), borrow_array(batch), borrow_array(paper)
-    times, samples = borrow_array(times), borrow_array(samples)
     meta, K = paper.meta, setting.num_actions
-    while meta[ROW_NUMBER] < len(samples):
+    while meta[ROW_NUMBER] < count:
         row = meta[ROW_NUMBER]
-        path = first_path + row
+        path, start = first_path + row, row * (FIRST_ACTION + 2 * K)
         if meta[UNDERWAY] == 0:
             status = begin_path(
-                setting, rule, world, critic, times, graph, batch, paper, root, path,
-                rng,
+                setting, rule, world, data, critic, times, graph, batch, paper, root,
+                path, rng,
             )  # fmt: skip
             if status != DONE:
                 return status
@@ -1122,37 +1201,37 @@ def play_paths(
         if status != DONE:
             return status
         for k in range(FIRST_ACTION + 2 * K):
-            samples[row, k] = math.nan
+            samples[start + k] = math.nan
         fold_layers(
-            setting, rule, world, times, graph, paper, meta[TIME], samples, row
+            setting, rule, world, times, graph, paper, meta[TIME], samples, start
         )
-        samples[row, UPPER] = graph.values[0]
+        samples[start + UPPER] = graph.values[0]
         if world.policy != NO_POLICY and rule.walks:
             status = play_walks(
                 setting, rule, world, data, critic, policy, times, graph, batch, paper,
-                path, most_calls, rng, stop, samples, row,
+                path, most_calls, rng, stop, samples, start,
             )  # fmt: skip
             if status != DONE:
                 return status
-        write_counts(graph, paper, samples, row)
+        write_counts(paper, samples, start)
         meta[UNDERWAY] = 0
         meta[ROW_NUMBER] = row + 1
     return DONE
 
 
-def write_counts(graph: PathGraph, paper: PathNotes, samples: Any, row: int) -> None:
+def write_counts(paper: PathNotes, samples: Any, start: int) -> None:
     """Write the counts and extremes of a path into a row of samples."""
     meta, extremes = paper.meta, paper.extremes
-    samples[row, NOISE_CALLS] = meta[NOISE_COUNT]
-    samples[row, INNER_CALLS] = meta[INNER_COUNT]
-    samples[row, WALK_CALLS] = meta[WALK_COUNT]
-    samples[row, LOOKAHEAD_CALLS] = meta[LOOK_COUNT]
-    samples[row, NODES] = meta[COUNT]
-    samples[row, CUT_NODES] = meta[CUT_COUNT]
-    samples[row, DEEPEST] = meta[TIME] - 1
-    samples[row, SCORE_HIGH] = extremes[E_SCORE_HIGH]
-    samples[row, SCORE_LOW] = extremes[E_SCORE_LOW]
-    samples[row, WALK_SCORE_HIGH] = extremes[E_WALK_HIGH]
-    samples[row, WALK_SCORE_LOW] = extremes[E_WALK_LOW]
-    samples[row, W_LOW] = extremes[E_W_LOW]
-    samples[row, W_HIGH] = extremes[E_W_HIGH]
+    samples[start + NOISE_CALLS] = meta[NOISE_COUNT]
+    samples[start + INNER_CALLS] = meta[INNER_COUNT]
+    samples[start + WALK_CALLS] = meta[WALK_COUNT]
+    samples[start + LOOKAHEAD_CALLS] = meta[LOOK_COUNT]
+    samples[start + NODES] = meta[COUNT]
+    samples[start + CUT_NODES] = meta[CUT_COUNT]
+    samples[start + DEEPEST] = meta[TIME] - 1
+    samples[start + SCORE_HIGH] = extremes[E_SCORE_HIGH]
+    samples[start + SCORE_LOW] = extremes[E_SCORE_LOW]
+    samples[start + WALK_SCORE_HIGH] = extremes[E_WALK_HIGH]
+    samples[start + WALK_SCORE_LOW] = extremes[E_WALK_LOW]
+    samples[start + W_LOW] = extremes[E_W_LOW]
+    samples[start + W_HIGH] = extremes[E_W_HIGH]

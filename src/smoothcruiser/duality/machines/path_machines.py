@@ -10,143 +10,18 @@ number: machines of other threads (``twin``) play other numbers of the same run.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from smoothcruiser.duality.machines import path_kernel
 from smoothcruiser.duality.machines.gap_rules import GapRule
+from smoothcruiser.duality.machines.path_tasks import LOOKAHEAD as LOOKAHEAD
+from smoothcruiser.duality.machines.path_tasks import Floats as Floats
+from smoothcruiser.duality.machines.path_tasks import PathCritic as PathCritic
+from smoothcruiser.duality.machines.path_tasks import PathTask as PathTask
+from smoothcruiser.duality.machines.path_tasks import Walk as Walk
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.evaluation.evaluate import rollout_setting
-from smoothcruiser.evaluation.path_rules import LONGEST
-from smoothcruiser.evaluation.policy_tables import SUM_TOLERANCE
 from smoothcruiser.jit.build import is_compiled
-from smoothcruiser.operators.outward import sum_in_order
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.step_errors import bad_player
 from smoothcruiser.run_control.stop_requests import StopRequest
-from smoothcruiser.states.state_copies import lend_copy
-from smoothcruiser.tree.search_numbers import Setting
-
-Floats = NDArray[np.float64]
-# (state, the action that led here or None) -> probabilities of all K actions, or None
-# for the blind policy; one for each walk
-Walk = Callable[[Any, int | None], Any]
-LOOKAHEAD = "lookahead"  # the policy that is greedy on W, by inner samples of its own
-
-
-class PathCritic(Protocol):
-    """W, as machines use it."""
-
-    def values(self, states: Sequence[Any], steps_left: int | None) -> Any:
-        """W of some states, one number each."""
-
-    def compiled_parts(self, state_type: Any) -> tuple[Any, Any] | None:
-        """A compiled ``value(data, steps_left, state)`` and its data; None: Python only.
-
-        ``steps_left`` is -1 without a horizon.
-        """
-
-
-@dataclass(frozen=True)
-class PathTask:
-    """The data that all machines of one run share."""
-
-    problem: Problem
-    state: Any  # where paths start; no end
-    critic: PathCritic
-    policy: Any  # an array (S, K), a function that starts a Walk, LOOKAHEAD or None
-    seed: int
-    steps_left: int  # at the state; -1 without a horizon
-    hold: StopRequest = field(default_factory=StopRequest)
-    # a test may give streams other words (``plain_machine``)
-    position_words: Callable[..., tuple[int, ...]] | None = None
-
-    @property
-    def setting(self) -> Setting:
-        """The problem in numbers."""
-        steps = self.steps_left
-        return rollout_setting(self.problem, LONGEST if steps < 0 else steps)
-
-    @property
-    def policy_kind(self) -> int:
-        """How ``path_kernel`` knows the policy."""
-        if self.policy is None:
-            return path_kernel.NO_POLICY
-        is_table = isinstance(self.policy, np.ndarray)
-        return path_kernel.TABLE_POLICY if is_table else path_kernel.GREEDY_POLICY
-
-    @property
-    def start_walk(self) -> Callable[[], Walk] | None:
-        """The policy where it is Python's."""
-        is_walk = callable(self.policy) and not isinstance(self.policy, np.ndarray)
-        return self.policy if is_walk else None
-
-
-class PythonWalks:
-    """The walks of a policy in Python, one after the other; its answers are checked.
-
-    The policy is a function that starts a walk: a function of the state and of the
-    action that led to it, with a memory of its own if it likes. Every walk of every path
-    starts anew, so that the policy is the same one on all paths. A node of the player
-    who does not know the noise asks a walk of its own: there the policy is a function of
-    the state.
-    """
-
-    def __init__(self, task: PathTask) -> None:
-        assert task.start_walk is not None
-        self.problem, self.start_walk = task.problem, task.start_walk
-        self.weights = task.problem.operator.weights(task.problem.num_actions)
-        self.walk: Walk | None = None
-        self.last_action: int | None = None
-
-    def begin(self, path: int, first_action: int) -> None:
-        """Begin a walk, or with path_kernel.NO_WALK the layers of a path."""
-        is_walk = first_action != path_kernel.NO_WALK
-        self.walk, self.last_action = self.start_walk() if is_walk else None, None
-
-    def note(self, action: int) -> None:
-        """The walk takes an action."""
-        self.last_action = int(action)
-
-    def shares(self, state: Any) -> list[float]:
-        """The probabilities of all actions at a state."""
-        walk, last_action = self.walk, self.last_action
-        if walk is None:
-            walk, last_action = self.start_walk(), None
-        return self._check_shares(walk(lend_copy(state), last_action), state)
-
-    def _check_shares(self, answer: Any, state: Any) -> list[float]:
-        """The probabilities of all actions, scaled to the sum 1."""
-        K = self.problem.num_actions
-        legal_actions = self.problem.legal_actions(state)
-        shares = [0.0] * K
-        if answer is None:
-            weights = [self.weights[a] for a in legal_actions]
-            blind_shares = self.problem.operator.blind(weights)
-            for a, share in zip(legal_actions, blind_shares, strict=True):
-                shares[a] = share
-            return shares
-        try:
-            all_shares = [float(share) for share in answer]
-        except (TypeError, ValueError):
-            all_shares = []
-        is_valid = len(all_shares) == K and all(
-            0.0 <= share < math.inf for share in all_shares
-        )
-        legal_sum = sum_in_order([all_shares[a] for a in legal_actions if is_valid])
-        if not is_valid or not abs(legal_sum - 1.0) <= SUM_TOLERANCE:
-            raise InvalidInput(
-                f"policy({state!r:.80}) must give {K} probabilities of legal actions "
-                f"that sum to 1, got {answer!r:.80}."
-            )
-        for a in legal_actions:
-            shares[a] = all_shares[a] / legal_sum
-        return shares
 
 
 class PathMachine(Protocol):
@@ -180,7 +55,7 @@ class PathMachine(Protocol):
         *,
         pilot: bool = False,
     ) -> Floats:
-        """The samples of paths first, first + 1, ...: one row each (``path_rules``).
+        """The samples of paths first, first + 1, ...: one row each (``gap_rules``).
 
         There are fewer than ``count`` where the calls of this run of the function are
         used up, the time is up, or the run was stopped by hand. The path under way is
@@ -245,39 +120,3 @@ def build_machine(
     from smoothcruiser.duality.machines.plain_machine import ReferenceMachine
 
     return ReferenceMachine(task)
-
-
-def fault_error(task: PathTask, status: int, fault: PathFault) -> Exception:
-    """The error that a kernel could only report by a number."""
-    from smoothcruiser.tree.kernels import kernel
-    from smoothcruiser.tree.kernels.array_tree import complain
-
-    if status == path_kernel.BAD_VALUE:
-        return InvalidInput(
-            "W must be a finite number in every state that is no end, got "
-            f"{fault.number!r} at state {fault.next_state!r:.80}; fix value= there."
-        )
-    if status == path_kernel.BAD_STATE:
-        return InvalidInput(
-            "States have to be recognized when they come back, but state "
-            f"{fault.next_state!r:.80} is not equal to itself: it holds NaN."
-        )
-    if status == kernel.BAD_PLAYER:
-        return bad_player(fault.state, "another number")
-    try:
-        complain(
-            task.problem, task.setting, status, fault.state, fault.action, fault.number
-        )
-    except Exception as error:
-        return error
-    raise AssertionError(status)
-
-
-@dataclass(frozen=True)
-class PathFault:
-    """Where a path failed."""
-
-    state: Any
-    action: int
-    number: float  # the reward, or W
-    next_state: Any = None

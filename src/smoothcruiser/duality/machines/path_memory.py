@@ -18,6 +18,7 @@ from smoothcruiser.duality.machines.path_kernel import PathGraph, PathNotes, Ste
 
 Allocate = Callable[[int], Any]  # memory for so many states
 FIRST_NODES = 1024
+MOST_SLOTS = 2**60
 LUCK_BITS = 53  # of the coin that decides a path's length
 
 
@@ -125,9 +126,17 @@ class PathArrays:
         if len(self.spans) != num_times:
             self.spans = np.tile([math.inf, -math.inf], (num_times, 1))
             self.paper = self.paper._replace(spans=self.view_spans())
+        self.note_lengths()
         meta = self.paper.meta
+        meta[path_kernel.NUM_TIMES] = num_times
         meta[path_kernel.UNDERWAY] = meta[path_kernel.ROW_NUMBER] = 0
         meta[path_kernel.CALLS] = 0
+
+    def note_lengths(self) -> None:
+        """Write the lengths of the arrays where the kernel reads them."""
+        meta = self.paper.meta
+        meta[path_kernel.CAPACITY] = len(self.graph.scores)
+        meta[path_kernel.NUM_SLOTS] = min(len(self.graph.slots), MOST_SLOTS)
 
     def view_spans(self) -> Any:
         """The spans in the form that the kernel writes."""
@@ -156,6 +165,7 @@ class PathArrays:
                 slots=self.extend(graph.slots, size),
                 serials=self.extend(graph.serials, size),
             )
+            self.note_lengths()
             return
         nodes = 2 * len(graph.scores)
         by_action = ("children", "edges", "q", "shares")
@@ -164,6 +174,7 @@ class PathArrays:
         arrays |= {n: self.extend(getattr(graph, n), nodes) for n in by_node}
         arrays["states"] = self.extend_states(graph.states, nodes)
         self.graph = graph._replace(**arrays)
+        self.note_lengths()
 
 
 class PathLists(PathArrays):
@@ -184,12 +195,12 @@ class PathLists(PathArrays):
     def make_graph(self, nodes: int) -> PathGraph:
         """An empty graph; its nodes are found by a dictionary."""
         graph = super().make_graph(nodes)
-        no_table: Any = range(2**60)
+        no_table: Any = range(MOST_SLOTS)
         return graph._replace(slots=no_table, serials=no_table)
 
     def view_spans(self) -> Any:
         """The spans in the form that the kernel writes."""
-        return self.spans.data
+        return self.spans.reshape(-1).data
 
     def extend(self, old: Any, size: int) -> Any:
         """The same list, with more elements."""

@@ -16,16 +16,16 @@ import numpy as np
 
 from smoothcruiser.duality.machines import path_kernel
 from smoothcruiser.duality.machines.gap_rules import GapRule, count_columns
-from smoothcruiser.duality.machines.path_kernel import PathWorld
-from smoothcruiser.duality.machines.path_machines import (
+from smoothcruiser.duality.machines.path_kernel import PathWorld, step_setting
+from smoothcruiser.duality.machines.path_memory import PathLists
+from smoothcruiser.duality.machines.path_tasks import (
     Floats,
     PathCritic,
     PathFault,
     PathTask,
-    PythonWalks,
     fault_error,
 )
-from smoothcruiser.duality.machines.path_memory import PathLists
+from smoothcruiser.duality.machines.python_policies import PythonWalks
 from smoothcruiser.evaluation.plain_rollouts import Lists
 from smoothcruiser.jit.forms import bind_parts
 from smoothcruiser.jit.random.mirrored_streams import (
@@ -42,6 +42,11 @@ from smoothcruiser.tree.kernels import kernel
 
 BATCH_ROWS = 65_536  # results of steps for which W is asked at once
 CHECKED_STATES = 16  # objects and arrays that are compared with a copy
+
+
+def first_numbers(numbers: list[float], size: int) -> list[float]:
+    """The first numbers; the list itself where these are all, so that it is written."""
+    return numbers if size == len(numbers) else numbers[:size]
 
 
 class ReferenceMachine:
@@ -68,6 +73,7 @@ class ReferenceMachine:
             task.steps_left,
             self.problem.key is not None,
         )
+        self.steps = step_setting(task.setting)
         self.memory = PathLists(K, list(operator.weights(K)), lambda n: [None] * n)
         self.rng = MirroredStream((1, 2, 3, 4))
         self.position_words = task.position_words or position_words
@@ -128,7 +134,7 @@ class ReferenceMachine:
         memory.prepare(rule, len(times), chunk)
         memory.paper = memory.paper._replace(first=self.firsts[0 if pilot else 1])
         state_before = copy_state(self.task.state)
-        times_view = np.ascontiguousarray(times).data
+        times_view = np.ascontiguousarray(times).reshape(-1).data
         status = path_kernel.GROW
         try:
             with (
@@ -137,7 +143,7 @@ class ReferenceMachine:
             ):
                 while status == path_kernel.GROW:
                     status = self.kernel(
-                        self.setting,
+                        self.steps,
                         rule,
                         self.world,
                         None,
@@ -150,7 +156,8 @@ class ReferenceMachine:
                         self.task.state,
                         first,
                         most_calls,
-                        samples.data,
+                        count,
+                        samples.reshape(-1).data,
                         self.rng,
                         None,
                     )
@@ -193,7 +200,7 @@ class ReferenceMachine:
     def kernel_parts(self) -> dict[str, Any]:
         """The problem and the policy, by the names in the kernel."""
         problem, scalar = self.problem, self.problem.operator.scalar
-        parts: dict[str, Any] = {
+        parts: dict[str, Any] = path_kernel.plain_numbers() | {
             "np": Lists,
             "LOAD": operators.getitem,
             "STORE": operators.setitem,
@@ -214,14 +221,14 @@ class ReferenceMachine:
             "enter_node": self._enter,
             "write_position": self._write_position,
             "read_table": self._read_table,
-            "borrow_array": lambda array: array,
+            "first_floats": first_numbers,
         }
         if self.walks is not None:
             walks = self.walks
             parts |= {
                 "begin_walk": walks.begin,
                 "note_action": walks.note,
-                "assign_policy": self._assign,
+                "ask_policy": self._ask_policy,
             }
         return parts
 
@@ -244,7 +251,15 @@ class ReferenceMachine:
             self.legal_actions = self.problem.legal_actions(state)
         return action in self.legal_actions
 
-    def _fill(self, critic: Any, steps_left: int, batch: Any, count: int) -> int:
+    def _fill(
+        self,
+        world: Any,
+        data: Any,
+        critic: Any,
+        steps_left: int,
+        batch: Any,
+        count: int,
+    ) -> int:
         """Ask W for all next states of a batch at once."""
         flags = batch.flags
         rows = [row for row in range(count) if flags[row] == path_kernel.ALIVE]
@@ -257,6 +272,7 @@ class ReferenceMachine:
 
     def _find(
         self,
+        data: Any,
         states: Any,
         slots: Any,
         serials: Any,
@@ -300,9 +316,8 @@ class ReferenceMachine:
         K = self.setting.num_actions
         shares[node * K : node * K + K] = policy[states[node]]
 
-    def _assign(self, *arguments: Any) -> int:
+    def _ask_policy(self, critic: Any, graph: Any, node: int) -> int:
         assert self.walks is not None
-        graph, node = arguments[7], arguments[11]
         K = self.setting.num_actions
         graph.shares[node * K : node * K + K] = self.walks.shares(graph.states[node])
         return kernel.DONE
