@@ -91,7 +91,7 @@ class PathHelper(Protocol):
     def most_calls(self, position: QueryProgress, limits: QueryLimits) -> int:
         """The calls of the search's next round at the most."""
 
-    def improve(self, guess: Guess, interval: Interval) -> Guess:
+    def improve(self, guess: Guess) -> Guess:
         """The estimate of V with the mean of the paths, where that is better."""
 
     def annotate(self, estimate: Estimate, root: int) -> Estimate:

@@ -2,9 +2,9 @@
 
 The values are those of the counted model (``counted``), brought into the
 intervals, and the policy is the one at these action values. Where a query has
-reached its epsilon they are brought within epsilon of both ends: |value - V| <=
-epsilon is promised then. The mean of paths beside the search (``PathHelper``) is not
-moved where that would contradict it: the value is the best estimate.
+reached its epsilon they are brought within epsilon of both ends, unless that moves the
+value by more than ``NOISE`` usual errors: the value is the best estimate, and the
+interval the promise. So it is with the mean of paths beside the search (``PathHelper``).
 
 Loss of the policy: pi = grad F(q), q the action values that are returned. Its one-step
 regularized loss at the true Q is the Bregman remainder D(Q, q) = F(Q) - F(q) -
@@ -53,6 +53,7 @@ STATE_COLUMNS = (
     *("state", "remaining", "player", "value", "low", "high"),
     *("action", "label", "policy", "samples"),
 )
+NOISE = 2.0  # usual errors that an estimate may be moved by
 CORNERS = 10  # actions: 1,024 corners take a few milliseconds
 NO_WORKERS = (
     "Executor and workers were not used: nothing is sampled, and outcomes= is read in "
@@ -86,10 +87,12 @@ def answer(
     num_sampled = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
     unread_calls = memory.num_calls - memory.num_rows
     guess = guess_at(search, root, with_error=True)
-    if reason == "epsilon":
-        guess = guess._replace(within=promised_within(limits, memory.interval(root)))
     if search.helper is not None:
-        guess = search.helper.improve(guess, memory.interval(root))
+        guess = search.helper.improve(guess)
+    if reason == "epsilon":
+        guess = guess._replace(
+            within=likely_within(guess, limits, memory.interval(root))
+        )
     seen_text = (
         f"{count_noun(memory.num_nodes - 1, 'state')}, {count_noun(num_sampled, 'pair')} and "
         f"{count_noun(memory.num_entries, 'outcome')}"
@@ -146,6 +149,20 @@ def promised_within(
     """How far the values of a query that is answered may be from either end."""
     promised_width = limits.promised_width(interval)
     return promised_width, promised_width if limits.target == "q_values" else None
+
+
+def likely_within(
+    guess: Guess, limits: QueryLimits, interval: Interval
+) -> tuple[float | None, float | None]:
+    """``promised_within`` where that does not contradict the estimate, else nothing."""
+    within = promised_within(limits, interval)
+    value = guess.value if guess.mean is None else guess.mean
+    if value is None or guess.standard_error is None:
+        return within
+    distance = abs(
+        bring_inside(value, interval, within[0]) - bring_inside(value, interval)
+    )
+    return within if distance <= NOISE * guess.standard_error else (None, None)
 
 
 def describe(

@@ -31,7 +31,7 @@ import numpy as np
 from smoothcruiser.certified.query_limits import QueryLimits
 from smoothcruiser.certified.query_progress import QueryProgress
 from smoothcruiser.certified.sweeps.counted_model import Guess
-from smoothcruiser.estimate import ADVICE, Estimate, Interval, bring_inside
+from smoothcruiser.estimate import ADVICE, Estimate, bring_inside
 from smoothcruiser.evaluation.evaluate import rollout_setting
 from smoothcruiser.evaluation.path_rules import LONGEST
 from smoothcruiser.evaluation.rollouts import RolloutTask
@@ -58,7 +58,6 @@ MOST_SHARE = 1.0 / 3.0  # of all calls so far, for paths
 PILOT_SHARE = 0.125  # of the calls so far, for a pilot at the least
 NEAR_WEIGHT = 2.0  # of the near end's share, where no width is aimed at
 FAR_SHARE = 0.95  # of the width that is aimed at: above it, paths cannot do the rest
-NOISE = 2.0  # standard errors that an estimate may be moved by
 MARK_RATIO = 1.2  # of the calls between two marks
 MOST_RATE = 1.5  # widths fall no faster than calls**-1.5, as measured (portfolio.md)
 
@@ -327,24 +326,12 @@ class PathsBesideSearch:
 
     # --- the answer -------------------------------------------------------------
 
-    def improve(self, guess: Guess, interval: Interval) -> Guess:
-        """The estimate of V with the mean of the paths, where its error is smaller.
-
-        It is brought within epsilon of both ends of the interval only where that
-        moves it by no more than noise does.
-        """
+    def improve(self, guess: Guess) -> Guess:
+        """The estimate of V with the mean of the paths, where its error is smaller."""
         error, counted_error = self.paths.standard_error, guess.standard_error
         if error is None or (counted_error is not None and counted_error < error):
-            mean, error = guess.value, counted_error
-        else:
-            mean = self.paths.mean
-            guess = guess._replace(mean=mean, standard_error=error, unsolved=0.0)
-        if mean is None or error is None:
             return guess
-        moved = bring_inside(mean, interval, guess.within[0])
-        if abs(moved - bring_inside(mean, interval)) <= NOISE * error:
-            return guess
-        return guess._replace(within=(None, guess.within[1]))
+        return guess._replace(mean=self.paths.mean, standard_error=error, unsolved=0.0)
 
     def annotate(self, estimate: Estimate, root: int) -> Estimate:
         """The answer with the promise of both, and notes on who gave which end."""
