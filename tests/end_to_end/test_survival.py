@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -225,11 +226,20 @@ with stoppable():
 """
 PLAN = ("-m", "smoothcruiser", "plan")
 PROMISE = ("--method", "smoothcruiser", "--delta", "0.1", "--epsilon", "2%")
+THREADS = """
+import sys
+from smoothcruiser.cli.app import main
+from smoothcruiser.engines.pools import threads
+
+threads.GRACE_SECONDS = 60.0  # in which a first Ctrl-C waits for the step
+sys.argv[0] = "smoothcruiser"
+main()
+"""
 ENDLESS_RUNS = {  # in each the user's module is imported when the run has begun
     "inspection": (*PLAN, "endless:at_once", *PROMISE),
     "seconds": (*PLAN, "endless:at_once", "--seconds", "1"),
     "evaluate": ("-c", EVALUATES),
-    "threads": (*PLAN, "endless:rarely", *PROMISE, "--workers", "2"),
+    "threads": ("-c", THREADS, "plan", "endless:rarely", *PROMISE, "--workers", "2"),
 }
 
 
@@ -240,26 +250,39 @@ def test_the_second_ctrl_c_ends_a_compiled_step_that_never_returns(
     """Law: wherever machine code loops, with Python's lock in its hand or without."""
     (tmp_path / "endless.py").write_text(ENDLESS)
     monkeypatch.chdir(tmp_path)
-    children = {name: begin_words(*words) for name, words in ENDLESS_RUNS.items()}
-    try:
-        for child in children.values():
-            assert child.stderr.readline() == "\n", child.stderr.read()
-            child.send_signal(signal.SIGINT)
-        time.sleep(2 * SAME_SECONDS)
-        for child in children.values():
-            assert child.poll() is None
-            child.send_signal(signal.SIGINT)
-        soon(lambda: all(child.poll() is not None for child in children.values()), 10)
-        ended = {name: child.poll() for name, child in children.items()}
-    finally:
-        for child in children.values():
-            child.kill()
-            child.wait()
-    assert ended == dict.fromkeys(children, 130)
-    for child in children.values():
-        first, last = child.stderr.read().splitlines()
+    with ThreadPoolExecutor(len(ENDLESS_RUNS)) as pool:
+        ended = dict(
+            zip(
+                ENDLESS_RUNS, pool.map(ended_twice, ENDLESS_RUNS.values()), strict=True
+            )
+        )
+    assert {name: code for name, (code, _) in ended.items()} == dict.fromkeys(
+        ended, 130
+    )
+    for _, written in ended.values():
+        first, last = written.splitlines()
         assert first == STOPPING
         assert last.startswith(ENDED)
+
+
+def ended_twice(words: tuple[str, ...]) -> tuple[int, str]:
+    """(exit code, what it wrote) of a child that gets two Ctrl-C when its step loops.
+
+    It is killed if that does not end it.
+    """
+    child = begin_words(*words)
+    try:
+        said = child.stderr.readline()
+        assert said == "\n", said + child.stderr.read()
+        child.send_signal(signal.SIGINT)
+        time.sleep(2 * SAME_SECONDS)
+        assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        soon(lambda: child.poll() is not None, 10)
+    finally:
+        child.kill()
+        child.wait()
+    return child.returncode, child.stderr.read()
 
 
 PRESSED = """
