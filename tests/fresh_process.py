@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -23,4 +24,16 @@ def run_words(*words: str, **variables: str) -> subprocess.CompletedProcess[str]
         timeout=600,
         check=False,
         env=os.environ | variables,
+    )
+
+
+def begin_words(*words: str) -> subprocess.Popen[str]:
+    """Python with these words in a process of its own that goes on; it hears Ctrl-C."""
+    return subprocess.Popen(
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell's background job ignores Ctrl-C, and so do its children
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )

@@ -42,6 +42,7 @@ HERE = Path(__file__).parent
 MARK = "SMOOTHCRUISER_SURVIVAL"
 PATIENCE = 120.0  # seconds for something that must happen
 SEED = 5
+AGAIN_SECONDS = 0.6  # until the second Ctrl-C; 1 s after the first, threads are left
 COMPILED_SECONDS = 25.0  # until a step is compiled and loops, also on a busy machine
 
 
@@ -321,7 +322,7 @@ def endless(folder: Path, *, at_once: bool, times: int) -> Row:
         time.sleep(COMPILED_SECONDS)
         seen, alive = shards(store), child.alive
         child.process.send_signal(signal.SIGINT)
-        time.sleep(1.0)
+        time.sleep(AGAIN_SECONDS)
         if child.alive:
             child.process.send_signal(signal.SIGINT)
         code, written, alone = child.ended()

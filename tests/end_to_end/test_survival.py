@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ import pytest
 from benchmarks.reliability import certified_survival
 
 import smoothcruiser as sc
+from fresh_process import begin_words
+from smoothcruiser.run_control.signal_listener import ENDED, SAME_SECONDS, STOPPING
 from smoothcruiser.store import Store
 
 PROBLEM = "garnet:states=5,actions=2"
@@ -105,9 +108,9 @@ def left(session: int) -> list[int]:
     return found
 
 
-def soon(holds: Callable[[], bool]) -> bool:
-    """Whether a condition came to hold within a minute."""
-    end = time.monotonic() + 60
+def soon(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
+    """Whether a condition came to hold in time."""
+    end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
             return False
@@ -186,3 +189,138 @@ def test_threads_and_dask_do_not_change_the_result():
         for name in ("value", "q_values", "num_calls"):
             assert getattr(there, name) == getattr(here, name)
     assert there.executor == "dask"
+
+
+ENDLESS = """
+import numba
+import numpy as np
+import smoothcruiser as sc
+
+LINE = np.frombuffer(b"\\n", np.uint8)
+ADDRESS = LINE.ctypes.data
+write = numba.types.ExternalFunction(
+    "write", numba.int64(numba.int32, numba.int64, numba.int64)
+)
+
+@numba.njit
+def step(state, action, rng):
+    number = rng.random()
+    if state == 1:
+        write(2, ADDRESS, 1)  # says that it never returns from here
+    while state == 1 and number >= 0.0:
+        number += 1.0
+    return number, 1 if number < 1e-4 else 0
+
+def problem(start):
+    return sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0),
+                  initial_state=start)
+
+at_once, rarely = problem(1), problem(0)
+"""
+EVALUATES = """
+from smoothcruiser.run_control.stop_requests import stoppable
+
+with stoppable():
+    import smoothcruiser as sc, endless
+    sc.evaluate(endless.at_once, lambda state: 0, budget=1000)
+"""
+PLAN = ("-m", "smoothcruiser", "plan")
+PROMISE = ("--method", "smoothcruiser", "--delta", "0.1", "--epsilon", "2%")
+THREADS = """
+import sys
+from smoothcruiser.cli.app import main
+from smoothcruiser.engines.pools import threads
+
+threads.GRACE_SECONDS = 60.0  # in which a first Ctrl-C waits for the step
+sys.argv[0] = "smoothcruiser"
+main()
+"""
+ENDLESS_RUNS = {  # in each the user's module is imported when the run has begun
+    "inspection": (*PLAN, "endless:at_once", *PROMISE),
+    "seconds": (*PLAN, "endless:at_once", "--seconds", "1"),
+    "evaluate": ("-c", EVALUATES),
+    "threads": ("-c", THREADS, "plan", "endless:rarely", *PROMISE, "--workers", "2"),
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only there a thread hears signals")
+def test_the_second_ctrl_c_ends_a_compiled_step_that_never_returns(
+    tmp_path, monkeypatch
+):
+    """Law: wherever machine code loops, with Python's lock in its hand or without."""
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    monkeypatch.chdir(tmp_path)
+    with ThreadPoolExecutor(len(ENDLESS_RUNS)) as pool:
+        ended = dict(
+            zip(
+                ENDLESS_RUNS, pool.map(ended_twice, ENDLESS_RUNS.values()), strict=True
+            )
+        )
+    assert {name: code for name, (code, _) in ended.items()} == dict.fromkeys(
+        ended, 130
+    )
+    for _, written in ended.values():
+        first, last = written.splitlines()
+        assert first == STOPPING
+        assert last.startswith(ENDED)
+
+
+def ended_twice(words: tuple[str, ...]) -> tuple[int, str]:
+    """(exit code, what it wrote) of a child that gets two Ctrl-C when its step loops.
+
+    It is killed if that does not end it.
+    """
+    child = begin_words(*words)
+    try:
+        said = child.stderr.readline()
+        assert said == "\n", said + child.stderr.read()
+        child.send_signal(signal.SIGINT)
+        time.sleep(2 * SAME_SECONDS)
+        assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        soon(lambda: child.poll() is not None, 10)
+    finally:
+        child.kill()
+        child.wait()
+    return child.returncode, child.stderr.read()
+
+
+PRESSED = """
+import os, signal
+import numba
+from smoothcruiser.jit import build
+import smoothcruiser as sc
+
+compile_form = build._unlocked_listen
+
+def pressed(listener):
+    os.kill(os.getpid(), signal.SIGINT)
+    form = compile_form(listener)
+    print("compiled", flush=True)
+    return form
+
+build._unlocked_listen = pressed
+
+@numba.njit
+def step(state, action, rng):
+    return rng.random(), state
+
+problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0),
+                 initial_state=0)
+print("made", flush=True)
+"""
+
+
+def test_ctrl_c_while_the_listener_is_compiled_ends_the_run_after_it(
+    tmp_path, monkeypatch
+):
+    """Law: half of a module would stay behind in Numba."""
+    (tmp_path / "pressed.py").write_text(PRESSED)
+    monkeypatch.chdir(tmp_path)
+    child = begin_words(*PLAN, "pressed:problem", *PROMISE)
+    out, err = child.communicate()
+    assert child.returncode == 130, err
+    assert out.splitlines()[0] == "compiled"
+    assert "made" not in out
+    assert err.startswith(STOPPING)
+    assert "Traceback" not in err

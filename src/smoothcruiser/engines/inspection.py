@@ -34,6 +34,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -75,8 +76,10 @@ from smoothcruiser.states.identity import is_unchanged, same_state
 from smoothcruiser.states.state_copies import copy_state, written_into
 
 # After this time no further pair is inspected: some simulators take seconds per
-# call.
+# call. The time is that of calls as long as the middle one, lest a busy machine, which
+# delays a few, changes what is inspected, and with it what a budget leaves to sample.
 LOOK_SECONDS = 2.0
+DELAYED_SECONDS = 30.0  # after which the machine's delays count too
 WALK = 0  # place of streams that belong to no single pair; pairs count from 1
 OTHER = 2**20  # added to a stream's place, it gives the place of another one
 
@@ -168,9 +171,18 @@ class _Inspector:
         self.calls_before_pair: int | None = None  # calls before the pair at hand
         self.looked: list[Look] = []
         self.stopwatch, self.seconds = Clock(), LOOK_SECONDS
+        self.call_seconds: list[float] = []
 
     def _in_time(self) -> bool:
-        return self.calls == 0 or self.stopwatch.elapsed() < self.seconds
+        elapsed = self.stopwatch.elapsed()
+        if self.calls == 0 or elapsed < self.seconds:
+            return True
+        is_limited = (
+            self.seconds < LOOK_SECONDS
+        )  # by the run, whose answer depends on it
+        if is_limited or elapsed > DELAYED_SECONDS or not self.call_seconds:
+            return False
+        return len(self.call_seconds) * median(self.call_seconds) < self.seconds
 
     def inspect_pairs(self, start: Any, max_pairs: int) -> None:
         """Inspect every action of the requested state, then pairs met by a walk."""
@@ -352,10 +364,11 @@ class _Inspector:
         ):
             raise _NoCallsLeft
         self.calls += 1
-        facts = self.problem.facts
+        facts, start_time = self.problem.facts, self.stopwatch.elapsed()
         reward, next_state, has_ended = call_oracle(
             self.problem, state, action, rng, *facts.reward_range, facts.terminals
         )
+        self.call_seconds.append(self.stopwatch.elapsed() - start_time)
         return (
             reward,
             next_state if self.retype is None else self.retype(next_state),

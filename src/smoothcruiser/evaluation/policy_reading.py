@@ -39,6 +39,7 @@ from smoothcruiser.evaluation.policy_tables import (
     read_dict,
 )
 from smoothcruiser.exact.solution import Solution
+from smoothcruiser.jit.build import hear_stops_in
 from smoothcruiser.operators import Max
 from smoothcruiser.problem.arguments import shorten_value
 from smoothcruiser.problem.model.tabular import Floats
@@ -89,6 +90,7 @@ def read_policy(problem: Problem, policy: Any) -> PolicyReading:
         table, rule, notes = read_array(problem, policy)
         return PolicyReading(_of_state(rule), table, notes=notes)
     ask_policy, notes = find_rule(problem, policy)
+    hear_stops_in(ask_policy)
     if takes_rng(ask_policy):
         _refuse_lots(problem)
         return PolicyReading(_random_shares(problem, ask_policy), draws_lots=True)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import types
 from collections.abc import Collection
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from smoothcruiser.jit.disk_cache import CodeCache, code_prefix, count_coded
 from smoothcruiser.jit.primitives import PRIMITIVES, Inlined
 from smoothcruiser.run_control import signal_listener
 from smoothcruiser.run_control.clock import pause_clock
+from smoothcruiser.run_control.stop_requests import unbroken
 
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
 _built: dict[Any, Any] = {}
@@ -104,9 +106,13 @@ def hear_stops_in(*functions: Any) -> None:
     """Let a second Ctrl-C end these functions where they are machine code.
 
     Python calls them with its lock in its hand. Costs a compiled loop, kept on disk, when
-    the next run begins: before any limit of it is set.
+    the next run begins, before any limit of it is set; in a run under way at once. There
+    a stop waits until it is compiled.
     """
-    if any(map(is_compiled, functions)):
+    if not any(map(is_compiled, functions)):
+        return
+    is_running = signal_listener.current_listener() is not None
+    with unbroken() if is_running else nullcontext():
         signal_listener.use_unlocked_form(_unlocked_listen)
 
 

@@ -66,6 +66,8 @@ PLAIN_NUMBERS = (
     "value_gap",
     "min_probability",
 )
+# fields that Python calls, beside the step and the bounds
+USER_FUNCTIONS = ("legal", "terminal", "player", "outcomes", "key", "sample_action")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,10 +98,11 @@ class Problem(Declared, ProblemFields, Shown):
         check_declared(self)
         check_functions(self)
         check_sampler(self)
-        number_actions(self)
         if self.tables is None:
-            player = vars(self).get("player")
-            hear_stops_in(self.oracle, self.legal, self.terminal, player)
+            step = getattr(self.oracle, "function", self.oracle)  # of a batched one
+            hear_stops_in(step, *map(vars(self).get, USER_FUNCTIONS))
+            hear_stops_in(*(self.value_bounds or ()))
+        number_actions(self)
         # legal, terminal and player of a batched step are functions of arrays too
         if isinstance(self.oracle, Batched):
             for name in ("legal", "terminal", "player"):

@@ -179,9 +179,20 @@ _make_unlocked: Callable[[SignalListener], Callable[..., None]] | None = None
 
 
 def use_unlocked_form(make_form: Callable[[SignalListener], Any]) -> None:
-    """Listen without Python's lock in the runs that begin from now on."""
+    """Listen without Python's lock from now on, in a run under way too.
+
+    The command line begins one before it imports the user's module.
+    """
     global _make_unlocked
     _make_unlocked = make_form
+    _change_form()
+
+
+def _change_form() -> None:
+    """Change to the form that needs no lock, where one is wanted and a run is on."""
+    listener = current_listener()
+    if listener is not None and listener.form is listen and _make_unlocked is not None:
+        listener.use_form(_make_unlocked(listener))
 
 
 def current_listener() -> SignalListener | None:
@@ -200,8 +211,7 @@ def start_listening(signals: list[int]) -> None:
     if _listener is None:
         _listener = SignalListener()
     _is_listening = _listener.begin(signals)
-    if _is_listening and _make_unlocked is not None and _listener.form is listen:
-        _listener.use_form(_make_unlocked(_listener))
+    _change_form()
 
 
 def stop_listening() -> None:

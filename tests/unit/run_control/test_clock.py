@@ -17,6 +17,8 @@ from worlds import mdp
 
 import smoothcruiser as sc
 from smoothcruiser.errors import Hung
+from smoothcruiser.evaluation.policy_reading import read_policy
+from smoothcruiser.jit import build
 from smoothcruiser.run_control import call_seconds, stop_requests
 from smoothcruiser.run_control import clock as stopwatch
 from smoothcruiser.run_control.call_seconds import Breaker, limit_call_seconds
@@ -29,6 +31,7 @@ from smoothcruiser.run_control.stop_requests import (
     tell_at_the_end,
     unbroken,
 )
+from smoothcruiser.tree.evaluators.functions import Function
 
 pytestmark = pytest.mark.compiles
 
@@ -419,6 +422,40 @@ def test_the_listener_is_unlocked_before_the_run_goes_on():
     if child.poll() is None:
         child.kill()
     assert child.returncode == 130
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"oracle": numba.njit(lambda state, action, rng: (0.0, 0))},
+        {"legal": numba.njit(lambda state, action: True)},
+        {"terminal": numba.njit(lambda state: False)},
+        {"outcomes": numba.njit(lambda state, action: ((1.0, 0.0, 0),))},
+        {"key": numba.njit(lambda state: state)},
+        {"sample_action": numba.njit(lambda state, rng: 0.5), "operator": sc.Max()},
+        {
+            "value_bounds": (lambda state: -1.0, numba.njit(lambda state: 1.0)),
+            "value_gap": 2.0,
+        },
+    ],
+    ids=lambda facts: next(iter(facts)),
+)
+def test_every_compiled_function_of_a_problem_is_heard(facts, monkeypatch):
+    """Law: Python calls each of them with its lock in its hand."""
+    forms = []
+    monkeypatch.setattr(build.signal_listener, "use_unlocked_form", forms.append)
+    step = facts.pop("oracle", lambda state, action, rng: (0.0, 0))
+    mdp(step, **facts)
+    assert forms == [build._unlocked_listen]
+
+
+def test_a_compiled_policy_and_a_compiled_value_are_heard(monkeypatch):
+    forms = []
+    monkeypatch.setattr(build.signal_listener, "use_unlocked_form", forms.append)
+    function = numba.njit(lambda state: 0)
+    read_policy(mdp(lambda state, action, rng: (0.0, 0)), function)
+    Function(function)
+    assert forms == 2 * [build._unlocked_listen]
 
 
 def test_the_first_ctrl_c_stops_python_as_it_always_did():

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.jit.build import is_compiled
+from smoothcruiser.jit.build import hear_stops_in, is_compiled
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.tree.evaluators.base import (
     Floats,
@@ -35,6 +35,7 @@ class Function(LeafEvaluator):
 
     def __init__(self, source: Any) -> None:
         self.source = source
+        hear_stops_in(source)
 
     @property
     def machine(self) -> Any:

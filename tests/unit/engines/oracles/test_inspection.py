@@ -6,6 +6,7 @@ import random
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.engines import inspection
 from smoothcruiser.engines.inspection import look
 from smoothcruiser.engines.pilot import run_pilot
 from smoothcruiser.query import Query
@@ -253,3 +254,26 @@ def test_it_says_that_states_come_back_only_where_they_do():
         assert (
             run_pilot(Query.of(mdp(step), 0, seed=0), calls=64).returning == expected
         )
+
+
+@pytest.mark.parametrize(
+    "seconds, num_pairs",
+    [({3: 9.0}, 10), ({3: 99.0}, 2), (dict.fromkeys(range(99), 0.5), 2)],
+)
+def test_a_busy_machine_does_not_change_what_is_inspected(
+    seconds, num_pairs, monkeypatch
+):
+    """Law: a delay of one call changes no pair, and so no answer; a slow step is cut."""
+    seconds_passed, calls = [0.0], itertools.count(1)
+
+    class Watch:
+        def elapsed(self):
+            return seconds_passed[0]
+
+    def step(state, action, rng):
+        seconds_passed[0] += seconds.get(next(calls), 1e-6)
+        return rng.random(), state + 1
+
+    monkeypatch.setattr(inspection, "Clock", Watch)
+    problem = sc.MDP(step, initial_state=0, **COMMON)
+    assert len(look(problem, 0, 1, CallLedger())) == num_pairs
