@@ -137,10 +137,9 @@ for _problem in ("chain", "garnet kl", "game"):
     CASES[f"{_problem}: value"] = (_problem, SHARP | {"target": "value"})
     CASES[f"{_problem}: exact"] = (_problem, {"method": "exact"})
     CASES[f"{_problem}: auto"] = (_problem, {"epsilon": "12%", "delta": 0.1})
-CASES["turns, python: gap"] = (
-    "turns, python",
-    {"method": "gap", "budget": 20_000, "delta": 0.1},
-)
+PATHS = {"method": "gap", "budget": 20_000, "delta": 0.1}
+for _problem in ("walk, python", "turns, python"):
+    CASES[f"{_problem}: gap"] = (_problem, PATHS)
 PAPER = {"method": "paper", "epsilon": 3.0, "delta_prime": 0.9, "budget": 10**7}
 CASES["chain: paper"] = ("chain", PAPER)
 for _executor in ("reference", "python", "processes"):
