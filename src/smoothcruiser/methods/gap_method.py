@@ -196,6 +196,7 @@ PROBED_PATHS = 2
 PROBE_START = 2**40  # the number of the first: no pilot of a run comes so far
 PROBED_NODES = 2**14  # states of a layer: beyond, states do not merge
 PROBE_SHARE = 100  # of the calls: at most so much for the probe
+PROBE_CALLS = 100_000  # at the most: half a second of an interpreted step
 LEAST_PATHS = 300  # that the calls have to pay for, with some inner samples
 USUAL_INNER = 8
 
@@ -216,7 +217,7 @@ def find_obstacle(query: Query, calls_left: int) -> str | None:
         return "paths run on executor compiled or reference"
     try:
         refuse_problem(problem)
-        rows = probe_paths(query, calls_left // PROBE_SHARE)
+        rows = probe_paths(query, min(calls_left // PROBE_SHARE, PROBE_CALLS))
     except OracleError:
         raise
     except SmoothcruiserError as error:
@@ -232,7 +233,10 @@ def find_obstacle(query: Query, calls_left: int) -> str | None:
 
 
 def probe_paths(query: Query, most_calls: int) -> Any:
-    """Two paths of one inner sample with W = 0, in pilot streams of their own."""
+    """Two paths of one inner sample with W = 0, in pilot streams of their own.
+
+    They are interpreted: compiling would take longer.
+    """
     from smoothcruiser.duality.machines.path_machines import build_machine
     from smoothcruiser.duality.runs.path_ranges import value_rows
     from smoothcruiser.evaluation.critics import read_critic
@@ -252,7 +256,12 @@ def probe_paths(query: Query, most_calls: int) -> Any:
         pause_clock(),
         closing(
             build_machine(
-                problem, query.place, read_critic(problem, 0.0), None, query.seed
+                problem,
+                query.place,
+                read_critic(problem, 0.0),
+                None,
+                query.seed,
+                compiled=False,
             )
         ) as machine,
     ):
