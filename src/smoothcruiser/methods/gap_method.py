@@ -194,6 +194,7 @@ def forecast_price(method: str, request: GapRequest) -> Forecast:
 
 PROBED_PATHS = 2
 PROBE_START = 2**40  # the number of the first: no pilot of a run comes so far
+PROBED_STEPS = 5_000  # of a path at the most
 PROBED_NODES = 2**14  # states of a layer: beyond, states do not merge
 PROBE_SHARE = 100  # of the calls: at most so much for the probe
 PROBE_CALLS = 100_000  # at the most: half a second of an interpreted step
@@ -215,6 +216,8 @@ def find_obstacle(query: Query, calls_left: int) -> str | None:
         return "the operator is not built in"
     if query.compute.executor not in (None, "compiled", "reference"):
         return "paths run on executor compiled or reference"
+    if _probed_steps(problem) > PROBED_STEPS:
+        return "a path has too many steps"
     try:
         refuse_problem(problem)
         rows = probe_paths(query, min(calls_left // PROBE_SHARE, PROBE_CALLS))
@@ -232,6 +235,14 @@ def find_obstacle(query: Query, calls_left: int) -> str | None:
     return None
 
 
+def _probed_steps(problem: Problem) -> int:
+    """The steps of a path of the probe."""
+    if problem.horizon is not None:
+        return problem.horizon
+    discount = float(problem.discount)
+    return PROBED_STEPS + 1 if discount == 1.0 else math.ceil(1.0 / (1.0 - discount))
+
+
 def probe_paths(query: Query, most_calls: int) -> Any:
     """Two paths of one inner sample with W = 0, in pilot streams of their own.
 
@@ -243,7 +254,7 @@ def probe_paths(query: Query, most_calls: int) -> Any:
 
     problem = query.problem
     horizon, discount = problem.horizon, float(problem.discount)
-    head = horizon or math.ceil(1.0 / (1.0 - discount))
+    head = _probed_steps(problem)
     rule = GapRule(
         discount,
         head,
