@@ -417,7 +417,8 @@ def check_world(world: World, rng: Any, mutants: Any = None) -> Margins:
     if every:
         walks = weights @ samples[:, walk_columns(K)]
         for a in actions:
-            yield "E walk_a <= Q_pi", world.worth(V_pi, 0, 0, a) - walks[a]
+            far = world.worth(V_pi, 0, 0, a) - walks[a]  # cut at the far end of Q
+            yield "E walk_a <= Q_pi", sign * far
     # the policy that is greedy on W, by one sample of its own
     V_greedy = world.values((), world.greedy_policies)
     if not world.is_game and world.kind == "horizon" and world.operator.name == "max":

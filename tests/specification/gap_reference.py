@@ -322,5 +322,7 @@ class PathReference:
         return answer | {
             "lower": ends[0],
             "policy upper": ends[1],
-            "walks": {action: low for action, (low, _) in walks.items()},
+            "walks": {
+                action: ends[self.rule.relaxed - 1] for action, ends in walks.items()
+            },
         }

@@ -88,6 +88,8 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "Estimate": lambda: replace(answer(), labels=LABELS, notes=(HOSTILE,)),
     "Estimates": lambda: sc.plan_many(known(), [0, 1]),
     "Forecast": lambda: forecast("uct", budget=100),
+    "Gap": lambda: replace(sc.gap(known(), delta=0.1, seed=1), notes=(HOSTILE,)),
+    "GapCertificate": lambda: sc.gap(known(), delta=0.1, seed=1).certificate,
     "KeptTable": lambda: hostile_table(),
     "OperatorReport": lambda: sc.check_operator(sc.Entropy(0.5)),
     "Prepared": lambda: sc.prepare(world(), method="smoothcruiser", **PROMISE),
