@@ -11,7 +11,7 @@ import pytest
 from fake_paths import FakeCritic, FakeMachine
 
 import smoothcruiser as sc
-from smoothcruiser.duality import path_crew
+from smoothcruiser.duality.runs import path_crew
 from smoothcruiser.duality.runs.path_run import NO_LIMIT, GapRun
 from smoothcruiser.duality.runs.path_samples import PathRequest
 from smoothcruiser.errors import OracleError
